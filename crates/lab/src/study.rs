@@ -59,7 +59,7 @@ pub use count::Count;
 pub use curve::{CountFinding, Curve, CurveFinding, CurveLine, LimitFinding, LineFinding, Series};
 pub use error::{Mistake, StudyError};
 pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
-pub use finding::{Finding, How, Measured, Measurements, RowFinding, TableFinding};
+pub use finding::{Derivation, Finding, Measured, Measurements, RowFinding, TableFinding};
 pub use frontier::{ChangeFinding, Frontier, FrontierCount, FrontierFinding, FrontierLine};
 pub use metric::Metric;
 pub use parts::{Generated, Input};

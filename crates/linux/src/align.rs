@@ -24,4 +24,4 @@ mod validate;
 
 pub use copy::{Copied, copy};
 pub use error::AlignError;
-pub use layout::{Layout, Piece};
+pub use layout::{Layout, LayoutPiece};

@@ -46,7 +46,7 @@ pub struct Ground {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Refusal {
+pub enum AlignRefusal {
     TooSmall,
     /// It contains no whole aligned block.
     NoWholeBlock,
@@ -57,7 +57,7 @@ pub enum Refusal {
     Filesystem,
 }
 
-impl Refusal {
+impl AlignRefusal {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -193,15 +193,15 @@ fn is_placed(loads: &[Load], ground: Ground) -> bool {
 /// ```
 ///
 /// # Errors
-/// The first matching reason of [`Refusal`] if there are no such bytes.
+/// The first matching reason of [`AlignRefusal`] if there are no such bytes.
 ///
 /// # Panics
 /// If there is no segment `nr`, or `bytes` is not a power of two.
-pub fn covered(elf: &ElfFile, nr: usize, ground: Ground, bytes: u64) -> Result<u64, Refusal> {
+pub fn covered(elf: &ElfFile, nr: usize, ground: Ground, bytes: u64) -> Result<u64, AlignRefusal> {
     assert!(bytes.is_power_of_two(), "a folio of {bytes} bytes");
     let load = &elf.loads[nr];
     if load.file_bytes < bytes {
-        return Err(Refusal::TooSmall);
+        return Err(AlignRefusal::TooSmall);
     }
     let page_mask = ground.page_bytes - 1;
     let first = (load.offset & !page_mask).checked_next_multiple_of(bytes);
@@ -211,14 +211,16 @@ pub fn covered(elf: &ElfFile, nr: usize, ground: Ground, bytes: u64) -> Result<u
     let known = bytes.min(bias.modulus);
     let apart = bias.residue.wrapping_add(load.vaddr).wrapping_sub(load.offset);
     if apart & (known - 1) != 0 {
-        return Err(Refusal::Incongruent);
+        return Err(AlignRefusal::Incongruent);
     } else if bias.modulus < bytes {
-        return Err(Refusal::RandomAddress);
+        return Err(AlignRefusal::RandomAddress);
     }
     match first {
-        Some(first) if first < end && bytes > ground.folio_bytes_max => Err(Refusal::Filesystem),
+        Some(first) if first < end && bytes > ground.folio_bytes_max => {
+            Err(AlignRefusal::Filesystem)
+        }
         Some(first) if first < end => Ok(end - first),
-        _ => Err(Refusal::NoWholeBlock),
+        _ => Err(AlignRefusal::NoWholeBlock),
     }
 }
 
@@ -256,9 +258,9 @@ pub fn judge(elf: &ElfFile, block_bytes: u64, ground: Ground) -> Placed {
         return Placed::Mappable { text_bytes, file: file.unwrap_or_default() };
     }
     let has = |refusal| texts.contains(&Err(refusal));
-    Placed::Unmappable(if has(Refusal::RandomAddress) {
+    Placed::Unmappable(if has(AlignRefusal::RandomAddress) {
         Obstacle::Random(bias(elf, ground).modulus)
-    } else if has(Refusal::Incongruent) && !has(Refusal::NoWholeBlock) {
+    } else if has(AlignRefusal::Incongruent) && !has(AlignRefusal::NoWholeBlock) {
         Obstacle::Incongruent(block_bytes)
     } else {
         Obstacle::TooSmall(block_bytes)

@@ -36,7 +36,7 @@ pub use operations::{OfSize, Operations, Times, allowed, operations};
 pub use rounds::{CLOCK_WITHIN, Pace, Until};
 pub use step::{Bracket, Point, solve, step_within};
 pub use storage::Storage;
-pub use work::Work;
+pub use work::TimedWork;
 
 use self::anon::BenchError;
 use self::clear::{Arena, Cell, PAGEWISE};
@@ -248,7 +248,7 @@ fn rates(effort: Effort) -> Result<(Vec<Rate>, Vec<Rate>), CalibrateError> {
         }
         rates
     };
-    Ok((of(clear::Work::Clear, "clearing"), of(clear::Work::Copy, "copying")))
+    Ok((of(clear::ClearWork::Clear, "clearing"), of(clear::ClearWork::Copy, "copying")))
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use self::plan::{AreaPlan, is_used, kind_of, plan};
 use self::room::{Area, Block};
 pub use crate::census::block::Backing as CollapseKind;
-use crate::census::block::Place;
+use crate::census::block::BlockPlace;
 use crate::census::process::{Process, Touched};
 use crate::census::{self, Census};
 use crate::geometry::Geometry;
@@ -45,7 +45,7 @@ use crate::system::{Entries, Live};
 const NR_BLOCKS_BLIND: usize = 64;
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct CollapseRequest {
     pub pid: u32,
     pub kinds: Vec<CollapseKind>,
     /// Whether the user named the kinds. A kind that the kernel cannot collapse is then a refusal.
@@ -90,7 +90,7 @@ impl Collapsed {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct CollapseOutcome {
     pub kinds: BTreeMap<CollapseKind, Collapsed>,
     /// Resident bytes of the process before and after. Collapse fills holes with memory.
     pub resident_bytes: (u64, u64),
@@ -130,10 +130,10 @@ pub enum CollapseError {
 /// # Errors
 /// Failures before anything is collapsed. The kernel's refusals per block are in the outcome.
 pub fn run(
-    request: &Request,
+    request: &CollapseRequest,
     as_root: &str,
     begin: &mut dyn FnMut(&Forecast),
-) -> Result<Outcome, CollapseError> {
+) -> Result<CollapseOutcome, CollapseError> {
     let started = Instant::now();
     let pid = request.pid;
     let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
@@ -155,10 +155,10 @@ pub fn run(
     };
     let before = read()?;
     let pages = pages(pid);
-    let mut outcome = Outcome {
+    let mut outcome = CollapseOutcome {
         block_bytes: Geometry::running().pmd_bytes(),
         pinned_bytes: Task::of(&Live, pid).held().pinned.bytes,
-        ..Outcome::default()
+        ..CollapseOutcome::default()
     };
     let mountinfo = Task::of(&Live, pid).mounts().unwrap_or_default();
     let known = |vma: &Vma| pages.as_ref().and_then(|process| process.touched(&vma.range));
@@ -201,7 +201,7 @@ pub fn run(
 }
 
 fn compare(
-    outcome: &mut Outcome,
+    outcome: &mut CollapseOutcome,
     pid: u32,
     [before, after]: [&[Smap]; 2],
     pages: Option<&Process>,
@@ -239,7 +239,7 @@ fn collapse_all<'b>(
     process: &OwnedFd,
     blocks: &'b [Block],
     available: &dyn Fn() -> Available,
-    outcome: &mut Outcome,
+    outcome: &mut CollapseOutcome,
 ) -> Result<&'b [Block], i32> {
     for (nr, block) in blocks.iter().enumerate() {
         // Other processes allocate memory meanwhile.
@@ -280,7 +280,7 @@ fn once(areas: &[Smap], pages: Option<&Process>, block_bytes: u64) -> u64 {
     let mut bytes = 0;
     for mapping in &process.mappings {
         let Some(Touched { pmd: runs, .. }) = &mapping.touched else { continue };
-        let place = Place::of(&mapping.vma);
+        let place = BlockPlace::of(&mapping.vma);
         for run in runs.iter().filter(|run| run.facts.is_large(runs.nr_pages())) {
             let blocks = run.first..run.first + run.nr;
             match place {

@@ -2,11 +2,11 @@
 //!
 //! | place | file | contents |
 //! |---|---|---|
-//! | [`Place::Tmpfiles`] | `/etc/tmpfiles.d/largefolio.conf` | settings below `/sys` that exist from boot on |
-//! | [`Place::Udev`] | `/etc/udev/rules.d/60-largefolio.rules` | readahead of disks, which appear later |
-//! | [`Place::DropIn`] | `/etc/systemd/system/UNIT.d/50-largefolio.conf` | variables of a service |
-//! | [`Place::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
-//! | [`Place::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
+//! | [`FilePlace::Tmpfiles`] | `/etc/tmpfiles.d/largefolio.conf` | settings below `/sys` that exist from boot on |
+//! | [`FilePlace::Udev`] | `/etc/udev/rules.d/60-largefolio.rules` | readahead of disks, which appear later |
+//! | [`FilePlace::DropIn`] | `/etc/systemd/system/UNIT.d/50-largefolio.conf` | variables of a service |
+//! | [`FilePlace::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
+//! | [`FilePlace::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
 //! [`crate::tune`] owns the record of written files, which determines what may be replaced and
 //! removed.
@@ -34,7 +34,7 @@ use std::path::PathBuf;
 use largefolio_trace::shown;
 use serde::Serialize;
 
-pub use place::Place;
+pub use place::FilePlace;
 
 #[derive(Debug, thiserror::Error)]
 pub enum PersistError {
@@ -49,27 +49,27 @@ pub enum PersistError {
 const HEADER: &str = "# Written by folio; `folio tune --undo` takes it back.\n";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
-    pub place: Place,
+pub struct FilePiece {
+    pub place: FilePlace,
     pub(crate) body: Body,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    Lines { section: &'static str, lines: Vec<Line> },
+    Lines { section: &'static str, lines: Vec<FileLine> },
     Whole(String),
 }
 
 /// One line and its prefix. It replaces an earlier line with the same prefix.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Line {
+pub(crate) struct FileLine {
     pub(crate) key: String,
     pub(crate) rest: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Planned {
-    pub place: Place,
+    pub place: FilePlace,
     pub path: PathBuf,
     pub text: String,
     /// The current contents if it exists. According to the record it is ours.
@@ -100,16 +100,16 @@ impl Planned {
     }
 }
 
-impl Piece {
-    /// Returns the file's new text, if it contains `found` now.
-    pub(crate) fn text(&self, found: Option<&str>) -> String {
+impl FilePiece {
+    /// Returns the file's new text, if it contains `old` now.
+    pub(crate) fn text(&self, old: Option<&str>) -> String {
         let (section, lines) = match &self.body {
             Body::Whole(text) => return text.clone(),
             Body::Lines { section, lines } => (section, lines),
         };
         let is_old = |line: &&str| !line.is_empty() && !line.starts_with(['#', '[']);
         let mut all: Vec<String> =
-            found.unwrap_or_default().lines().filter(is_old).map(str::to_owned).collect();
+            old.unwrap_or_default().lines().filter(is_old).map(str::to_owned).collect();
         for line in lines {
             let text = format!("{}{}", line.key, line.rest);
             match all.iter_mut().find(|old| old.starts_with(&line.key)) {

@@ -12,7 +12,8 @@
 //!
 //! Owns the judgement, which uses the census, smaps, settings and facts about the file. The bytes
 //! counted for different reasons may overlap: a file that is cached small *and* mapped at a wrong
-//! address needs both remedies. Each remedy is checked with its verb first ([`Question::verbs`]).
+//! address needs both remedies. Each remedy is checked with its verb first
+//! ([`CensusQuestion::verbs`]).
 //!
 //! If any folio on a filesystem has the target size, the filesystem supports that size. For all
 //! other filesystems, the caller passes the limit.
@@ -32,19 +33,19 @@ mod reason;
 mod restart;
 mod tmpfs;
 
-pub use reason::{Finding, FolioLimit, Question, Reason, Refusal};
+pub use reason::{CensusQuestion, Finding, FolioLimit, Reason, Refusal};
 
 use self::facts::Facts;
 use self::judge::Judge;
 use crate::census::Census;
-use crate::census::folios::{Cell, Kind};
+use crate::census::folios::{Cell, MemoryKind};
 use crate::census::process::Mapping;
 use crate::proc::maps::Vma;
 
 /// Judges the mappings of a census with the most memory to gain. For the others, only counts the
 /// memory outside whole blocks, which needs no reading and keeps sums over all mappings correct.
 #[must_use]
-pub fn findings(census: &Census, question: &Question<'_>) -> Vec<Finding> {
+pub fn findings(census: &Census, question: &CensusQuestion<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
     if question.nr_max == 0 {
         return findings;
@@ -90,12 +91,12 @@ fn missing(census: &Census, mapping: &Mapping) -> Option<(u64, u64, u64)> {
     let all = mapping.tally.all();
     let is_all = |kind| mapping.tally.of(kind) == all;
     let is_swapped_out = all.mapped_bytes() == 0 && mapping.swapped_bytes(census.geometry) > 0;
-    let is_one_kind = is_all(Kind::Other) || is_all(Kind::Hugetlb);
+    let is_one_kind = is_all(MemoryKind::Other) || is_all(MemoryKind::Hugetlb);
     if !is_swapped_out && is_one_kind || is_kernels(&mapping.vma) {
         return None;
     }
     let geometry = census.geometry;
-    let is_file = mapping.vma.has_file() && mapping.tally.of(Kind::Shmem) == Cell::default();
+    let is_file = mapping.vma.has_file() && mapping.tally.of(MemoryKind::Shmem) == Cell::default();
     let pays = if is_file { geometry.text_block_bytes() } else { geometry.block_bytes() };
     let is_whole = mapping.vma.nr_whole_blocks(pays) > 0;
     let target = if is_whole { pays } else { geometry.contpte_bytes() };

@@ -1,8 +1,8 @@
 //! `folio record`: writes the memory references of an unmodified program into a trace file.
 //!
-//! Owns the checks ([`Recording`]), the choice of recorder, the run, and its report ([`Outcome`],
-//! [`Progress`]). Does not own the file format (`largefolio_trace`) or the code inside the recorded
-//! process (`largefolio-recorder`, a QEMU plugin).
+//! Owns the checks ([`Recording`]), the choice of recorder, the run, and its report
+//! ([`RecordOutcome`], [`Progress`]). Does not own the file format (`largefolio_trace`) or the code
+//! inside the recorded process (`largefolio-recorder`, a QEMU plugin).
 //!
 //! ```text
 //!   Recording::new: program -- tools -- output      checks everything, changes nothing
@@ -20,7 +20,7 @@
 //! - R1: the program sees its own arguments, environment, standard streams and exit code.
 //! - R2: however the program ends, and on SIGINT, SIGTERM and SIGHUP, the trace is complete up to
 //!   that point.
-//! - R3: [`Outcome::warnings`] and the trace report everything the recorder missed.
+//! - R3: [`RecordOutcome::warnings`] and the trace report everything the recorder missed.
 
 pub mod program;
 pub mod tools;
@@ -43,8 +43,8 @@ mod sink;
 
 pub use error::RecordError;
 pub use outcome::{
-    Awaited, Ended, HotPages, Outcome, Progress, RecorderKind, Standstill, Unrecorded,
+    Awaited, HotPages, Progress, RecordEnd, RecordOutcome, RecorderKind, Standstill, Unrecorded,
 };
-pub use plan::{Recording, Request};
+pub use plan::{RecordRequest, Recording};
 #[cfg(fuzzing)]
 pub use qemu::recorded_from;

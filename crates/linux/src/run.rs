@@ -27,8 +27,8 @@ mod program;
 mod remap;
 mod sample;
 
-pub use child::{Ended, die_of};
-pub use choice::{Launch, Request, RunError, Text, Watched, placed, remap_refusal};
+pub use child::{ChildEnd, die_of};
+pub use choice::{Launch, ProgramRequest, RunError, Text, Watched, placed, remap_refusal};
 pub use fallback::Fallback;
 pub use heap::Heap;
 pub use inherited::thp_disabled;

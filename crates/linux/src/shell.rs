@@ -107,7 +107,7 @@ fn with_name(name: &str, command: &str) -> String {
     }
 }
 
-/// Returns the command for this folio, if its name in `PATH` resolves to `found`.
+/// Returns the command for this folio, if its name in `PATH` resolves to `in_path`.
 fn name_where(in_path: Option<&Path>) -> String {
     let own = own().or_else(|| find_in_path(&Host, OsStr::new(FOLIO)));
     typed(own.as_deref(), in_path)
@@ -125,7 +125,7 @@ fn same_file(one: &Path, other: &Path) -> bool {
     one.canonicalize().is_ok_and(|one| other.canonicalize().is_ok_and(|other| one == other))
 }
 
-/// Returns whether `found` is the script by which a Python package starts its folio, `own`.
+/// Returns whether `in_path` is the script by which a Python package starts its folio, `own`.
 fn is_script(in_path: &Path, own: &Path) -> bool {
     let Some(Ok(bin)) = in_path.parent().map(Path::canonicalize) else { return false };
     let is_below =

@@ -127,7 +127,7 @@ static AT_START: extern "C" fn() = note_pipe;
 extern "C" fn note_pipe() {
     // SAFETY: an all-zero sigaction is valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: `found` is a whole sigaction, and the call changes nothing.
+    // SAFETY: `action` is a whole sigaction, and the call changes nothing.
     let result = unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
     IGNORES_PIPE.store(result == 0 && action.sa_sigaction == libc::SIG_IGN, Relaxed);
 }

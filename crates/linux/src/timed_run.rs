@@ -56,7 +56,7 @@ pub struct Sample {
 }
 
 #[derive(Debug)]
-pub enum Ended {
+pub enum TimedRunEnd {
     Succeeded(Sample),
     /// With another exit code, or by a signal.
     Failed(ExitStatus),
@@ -74,7 +74,7 @@ pub(crate) struct RunOptions<'a> {
 
 #[derive(Debug)]
 pub(crate) struct Observed {
-    pub(crate) ended: Ended,
+    pub(crate) ended: TimedRunEnd,
     pub(crate) memory: Option<MemorySample>,
     pub(crate) output: Vec<u8>,
     pub(crate) left: Option<String>,
@@ -91,7 +91,7 @@ enum Why {
 ///
 /// # Errors
 /// It cannot be started or waited for.
-pub fn timed(command: Command, signals: &Watch) -> Result<Ended, TimedRunError> {
+pub fn timed(command: Command, signals: &Watch) -> Result<TimedRunEnd, TimedRunError> {
     Ok(observed(command, signals, &RunOptions::default())?.ended)
 }
 
@@ -137,15 +137,15 @@ pub(crate) fn observed(
         return Err(TimedRunError::Immortal { what: left.unwrap_or_default() });
     }
     let ended = match why {
-        Why::Stopped => Ended::Stopped,
-        Why::Ended if status.success() => Ended::Succeeded(Sample {
+        Why::Stopped => TimedRunEnd::Stopped,
+        Why::Ended if status.success() => TimedRunEnd::Succeeded(Sample {
             wall,
             user: duration(usage.ru_utime),
             system: duration(usage.ru_stime),
             nr_minor_faults: usage.ru_minflt.try_into().unwrap_or(0),
             nr_major_faults: usage.ru_majflt.try_into().unwrap_or(0),
         }),
-        Why::Ended | Why::TooLong => Ended::Failed(status),
+        Why::Ended | Why::TooLong => TimedRunEnd::Failed(status),
     };
     Ok(Observed { ended, memory, output, left })
 }

@@ -91,19 +91,19 @@ impl Memory {
     }
 }
 
-struct Piece {
+struct CopyPiece {
     from: usize,
     to: usize,
     at: usize,
 }
 
-impl Piece {
+impl CopyPiece {
     fn in_page(&self) -> std::ops::Range<usize> {
         self.at..self.at + (self.to - self.from)
     }
 }
 
-fn pieces(page_bytes: u64, start: u64, len: usize) -> impl Iterator<Item = Piece> {
+fn pieces(page_bytes: u64, start: u64, len: usize) -> impl Iterator<Item = CopyPiece> {
     let mut from = 0;
     std::iter::from_fn(move || {
         if from >= len {
@@ -111,7 +111,7 @@ fn pieces(page_bytes: u64, start: u64, len: usize) -> impl Iterator<Item = Piece
         }
         let at = ((start + from as u64) % page_bytes) as usize;
         let to = len.min(from + page_bytes as usize - at);
-        let piece = Piece { from, to, at };
+        let piece = CopyPiece { from, to, at };
         from = to;
         Some(piece)
     })

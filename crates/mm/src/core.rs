@@ -342,7 +342,7 @@ impl Core {
     /// Copies a page, and whether it is known to be zero: an anonymous page without a store.
     pub(crate) fn copy_page(&mut self, from: Pfn, to: Pfn) {
         self.ram.copy_page(from, to);
-        self.stretches.alone(ram::Work::Copy, 1);
+        self.stretches.alone(ram::StretchWork::Copy, 1);
         self.copy_knowledge(from, to);
     }
 

@@ -83,12 +83,12 @@ pub struct Touched {
     /// Entry that maps the page now.
     pub leaf: Leaf,
     /// Whether it faulted, and how.
-    pub outcome: Outcome,
+    pub outcome: FaultOutcome,
 }
 
 /// Whether a touch faulted, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum FaultOutcome {
     /// Already mapped: no fault.
     Hit,
     /// A fault that did not wait for I/O.
@@ -183,7 +183,7 @@ impl Memory {
                 Access::Write => self.stored(mm, vpn, leaf),
                 Access::Read | Access::Exec => self.loaded(mm, vpn, leaf),
             };
-            return Ok(Touched { leaf, outcome: Outcome::Hit });
+            return Ok(Touched { leaf, outcome: FaultOutcome::Hit });
         }
         if let Some(touched) = self.touch_huge(mm, vpn, access) {
             return touched;
@@ -275,14 +275,14 @@ impl Memory {
         Ok(Touched { leaf, outcome })
     }
 
-    pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<Outcome, FaultError> {
+    pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<FaultOutcome, FaultError> {
         for _ in 0..NR_PASSES_MAX {
             match self.file_pass(&fault)? {
                 PassEnd::Mapped if fault.pass.is_tried() => {
                     self.core.counters.pgmajfault += 1;
-                    return Ok(Outcome::Major);
+                    return Ok(FaultOutcome::Major);
                 }
-                PassEnd::Mapped => return Ok(Outcome::Minor),
+                PassEnd::Mapped => return Ok(FaultOutcome::Minor),
                 PassEnd::Retry(cause) => {
                     self.core.counters.nr_retry += 1;
                     fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);

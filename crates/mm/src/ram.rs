@@ -10,7 +10,7 @@ mod bytes;
 mod stretches;
 
 pub use bytes::stored_byte;
-pub use stretches::{ByUnit, Stretch, Stretches, Work};
+pub use stretches::{ByUnit, Stretch, StretchWork, Stretches};
 
 use largefolio_bulk::plan::Plan;
 

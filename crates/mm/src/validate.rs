@@ -249,14 +249,14 @@ impl Memory {
     pub fn validate(&self) -> Result<(), Violation> {
         self.core.buddy.validate()?;
         self.core.folios.validate().map_err(Violation::Folios)?;
-        let mut found = EntryCounts::default();
+        let mut entries = EntryCounts::default();
         for (mm, space) in self.all_spaces() {
             space.table.validate()?;
             space.vmas.validate().map_err(|vpn| Violation::Areas(mm, vpn))?;
-            self.check_space(mm, space, &mut found)?;
+            self.check_space(mm, space, &mut entries)?;
         }
-        self.check_folios(&found)?;
-        self.check_mapped(&found)?;
+        self.check_folios(&entries)?;
+        self.check_mapped(&entries)?;
         self.check_sizes()?;
         self.check_reclaim()?;
         self.check_huge_pages()?;
@@ -269,7 +269,7 @@ impl Memory {
         &self,
         mm: MmId,
         space: &Space,
-        found: &mut EntryCounts,
+        entries: &mut EntryCounts,
     ) -> Result<(), Violation> {
         for leaf in space.table.leaves(Vpn(0), PageTable::VPN_END.0) {
             let mut vpn = leaf.first_vpn;
@@ -279,14 +279,14 @@ impl Memory {
                 if leaf.kind == LeafKind::Pmd && end < leaf.end_vpn() {
                     return Err(Violation::I5 { mm, vpn: end });
                 }
-                self.check_part(&LeafPart { mm, vma, leaf, vpn, end }, found)?;
+                self.check_part(&LeafPart { mm, vma, leaf, vpn, end }, entries)?;
                 vpn = end;
             }
         }
         Ok(())
     }
 
-    fn check_part(&self, part: &LeafPart<'_>, found: &mut EntryCounts) -> Result<(), Violation> {
+    fn check_part(&self, part: &LeafPart<'_>, entries: &mut EntryCounts) -> Result<(), Violation> {
         let LeafPart { mm, leaf, vpn, end, .. } = *part;
         let pfn = leaf.pfn_of(vpn);
         let Some(id) = self.core.folios.of_pfn(pfn) else {
@@ -303,9 +303,9 @@ impl Memory {
             return Err(Violation::I3 { mm, vpn: Vpn(end.0 - 1), pfn: pfn.plus(nr - 1) });
         }
         if leaf.kind == LeafKind::Pmd {
-            found.add_pmd(id, mm, self.core.pmd_refs(id));
+            entries.add_pmd(id, mm, self.core.pmd_refs(id));
         } else {
-            found.add_ptes(id, mm, (pfn, nr));
+            entries.add_ptes(id, mm, (pfn, nr));
         }
         self.check_owner(part, id)
     }
@@ -364,7 +364,7 @@ impl Memory {
             && entry.is_some_and(|entry| self.core.folios.get(entry.folio).pfn_at(index) == pfn)
     }
 
-    fn check_folios(&self, found: &EntryCounts) -> Result<(), Violation> {
+    fn check_folios(&self, entries: &EntryCounts) -> Result<(), Violation> {
         let mut used = self.nr_pinned + 1;
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.core.folios.iter() {
@@ -372,12 +372,12 @@ impl Memory {
             if refs != maps + pins + data.cache_refs() || refs == 0 {
                 return Err(Violation::I1 { folio, refs, maps, pins });
             }
-            let nr_found = found.nr_maps(folio);
+            let nr_found = entries.nr_maps(folio);
             if nr_found != maps {
                 return Err(Violation::I2 { folio, maps, found: nr_found });
             }
-            self.check_counts(folio, found)?;
-            self.check_owners(folio, found)?;
+            self.check_counts(folio, entries)?;
+            self.check_owners(folio, entries)?;
             used += data.order.nr_pages();
         }
         let allocated = self.core.buddy.nr_allocated_pages();

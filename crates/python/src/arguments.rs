@@ -1,4 +1,4 @@
-//! Converts the arguments of `predict` to a [`Request`].
+//! Converts the arguments of `predict` to a [`ReplayRequest`].
 //!
 //! Python has checked types and integer ranges (`largefolio/_arguments.py`). Names and sizes are
 //! parsed here as on the command line.
@@ -7,7 +7,9 @@ use largefolio_results::{Error, running};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::{self, with_policies};
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CacheState, CgroupError, FragmentedError, LinkedError, Request};
+use largefolio_sim::replay::{
+    CacheState, CgroupError, FragmentedError, LinkedError, ReplayRequest,
+};
 use largefolio_sim::size;
 use pyo3::prelude::*;
 
@@ -44,7 +46,11 @@ pub(crate) struct PredictArguments<'py> {
 }
 
 impl PredictArguments<'_> {
-    pub(crate) fn request(&self, py: Python<'_>, raised: &Raised) -> Result<Request, Failure> {
+    pub(crate) fn request(
+        &self,
+        py: Python<'_>,
+        raised: &Raised,
+    ) -> Result<ReplayRequest, Failure> {
         let this = running::This::new();
         let kernels =
             self.kernels.iter().map(|rules| rules.kernel(&this)).collect::<Result<Vec<_>, _>>()?;
@@ -58,8 +64,8 @@ impl PredictArguments<'_> {
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
         let cgroups = self.cgroup.iter().map(|text| text.parse());
         let invalid = |error: FragmentedError| Failure::Argument(error.to_string());
-        let plain = Request::new(kernels, machines);
-        Ok(Request {
+        let plain = ReplayRequest::new(kernels, machines);
+        Ok(ReplayRequest {
             seeds: self.seeds.clone(),
             memory_bytes: memory.collect::<Result<_, _>>()?,
             swap_bytes: sized("swap", &self.swap, size::swap(&self.swap))?,

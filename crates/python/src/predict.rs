@@ -10,7 +10,7 @@ use arrow_pyarrow::ToPyArrow as _;
 use largefolio_report::{
     Exporter, Goal, Json, Options, PredictResult, Settings, Tidy, TraceInfo, table,
 };
-use largefolio_sim::explain::{self, Question, Why};
+use largefolio_sim::explain::{self, Why, WhyQuestion};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::{Meta, OpenTrace};
 use pyo3::prelude::*;
@@ -151,8 +151,8 @@ impl Job<'_> {
         self.more(move |on_progress| Ok(verdict.search(&question, on_progress)?))
     }
 
-    fn question<'q>(&'q self, rows: &'q [Outcome]) -> Question<'q> {
-        Question {
+    fn question<'q>(&'q self, rows: &'q [Outcome]) -> WhyQuestion<'q> {
+        WhyQuestion {
             trace: &self.trace,
             nr_rows: self.trace.meta().nr_rows,
             specs: self.specs,

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use largefolio_report::sweep::local::{self, Callbacks};
 use largefolio_report::sweep::{
-    self, Counts, IsStopped, Request, RunEnding, SetAside, SweepError, TaskResult,
+    self, Counts, IsStopped, RunEnding, SetAside, SweepError, SweepRequest, TaskResult,
 };
 use largefolio_sim::sweep::CellId;
 use pyo3::prelude::*;
@@ -120,7 +120,7 @@ impl Sweep {
         let (names, places): (Vec<_>, Vec<_>) = traces.into_iter().unzip();
         let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);
         let copies = copies.collect();
-        let request = Request { command_line, traces: names, copies, cells };
+        let request = SweepRequest { command_line, traces: names, copies, cells };
         let sweep = stoppable(py, move |is_stopped| {
             Ok(sweep::Sweep::open(&directory, &request, is_stopped)?)
         })?;

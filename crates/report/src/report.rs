@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 
 use largefolio_sim::cost::{BaseTime, Estimate};
 use largefolio_sim::explain::Why;
-use largefolio_sim::replay::{CellSpec, Outcome, Request};
+use largefolio_sim::replay::{CellSpec, Outcome, ReplayRequest};
 use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
@@ -102,7 +102,7 @@ pub struct Settings {
 
 impl Settings {
     #[must_use]
-    pub fn new(request: &Request) -> Self {
+    pub fn new(request: &ReplayRequest) -> Self {
         Self {
             memory_bytes: request.memory().first().copied().unwrap_or_default(),
             swap_bytes: request.swap_bytes,

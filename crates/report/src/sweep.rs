@@ -63,15 +63,15 @@ fn go_on(is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
 }
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct SweepRequest {
     pub command_line: Vec<String>,
     pub traces: Vec<PathBuf>,
     /// Local files of the traces that are named by a storage address.
     pub copies: BTreeMap<PathBuf, PathBuf>,
-    pub cells: replay::Request,
+    pub cells: replay::ReplayRequest,
 }
 
-impl Request {
+impl SweepRequest {
     fn place<'a>(&'a self, trace: &'a Path) -> &'a Path {
         self.copies.get(trace).map_or(trace, PathBuf::as_path)
     }
@@ -109,7 +109,7 @@ impl Sweep {
     /// impossible; [`SweepError::Stopped`].
     pub fn open(
         dir: &Path,
-        request: &Request,
+        request: &SweepRequest,
         is_stopped: IsStopped<'_>,
     ) -> Result<Self, SweepError> {
         plan::check(request, is_stopped)?;
@@ -261,8 +261,8 @@ impl Sweep {
         manifest::note(failures, self.failed.values());
     }
 
-    /// Writes the manifest and releases the directory. `Done` becomes [`Ended::Incomplete`] if
-    /// cells are missing, and [`Ended::Interrupted`] if merging was stopped.
+    /// Writes the manifest and releases the directory. `Done` becomes [`RunEnding::Incomplete`] if
+    /// cells are missing, and [`RunEnding::Interrupted`] if merging was stopped.
     ///
     /// # Errors
     /// If the manifest cannot be written. The parts stay.

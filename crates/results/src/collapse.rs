@@ -3,7 +3,9 @@
 use std::fmt::Write as _;
 use std::io;
 
-use largefolio_linux::collapse::{CollapseKind, Collapsed, Forecast, Left, Outcome, Request};
+use largefolio_linux::collapse::{
+    CollapseKind, CollapseOutcome, CollapseRequest, Collapsed, Forecast, Left,
+};
 use largefolio_linux::shell::compact_memory;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
@@ -121,7 +123,11 @@ struct Refused {
 
 impl CollapseResult {
     #[must_use]
-    pub fn new(request: &Request, outcome: &Outcome, command_line: Vec<String>) -> Self {
+    pub fn new(
+        request: &CollapseRequest,
+        outcome: &CollapseOutcome,
+        command_line: Vec<String>,
+    ) -> Self {
         let row = |(&kind, collapsed): (&CollapseKind, &Collapsed)| KindRow {
             kind: kind.name(),
             nr_areas: collapsed.nr_areas,
@@ -317,8 +323,8 @@ mod tests {
     const FORBIDDEN: Left = Left::Block(Obstacle::NoHugeAdvice);
 
     fn result(kinds: &[(CollapseKind, Collapsed)]) -> CollapseResult {
-        let request = Request { pid: 7, kinds: Vec::new(), is_named: false, min_bytes: M2 };
-        let outcome = Outcome {
+        let request = CollapseRequest { pid: 7, kinds: Vec::new(), is_named: false, min_bytes: M2 };
+        let outcome = CollapseOutcome {
             kinds: kinds.iter().cloned().collect(),
             resident_bytes: (0, 0),
             shared_out_bytes: (0, 0),

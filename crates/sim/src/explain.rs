@@ -19,8 +19,8 @@ use largefolio_mm::rules::sizes::size_name;
 use largefolio_trace::{OpenTrace, shown};
 use serde::Serialize;
 
-use crate::kernel::{Change, KernelError};
-use crate::replay::{CellSpec, Outcome, ReplayError, Request};
+use crate::kernel::{KernelChange, KernelError};
+use crate::replay::{CellSpec, Outcome, ReplayError, ReplayRequest};
 use crate::why;
 
 pub use attribution::NR_PAIRS_MAX;
@@ -121,8 +121,11 @@ impl Why {
 
 impl Switch {
     fn new(switch: &why::Switch, has_effect: bool) -> Self {
-        let rule =
-            |change: &Change| Rule { rule: change.rule(), from: change.from(), to: change.to() };
+        let rule = |change: &KernelChange| Rule {
+            rule: change.rule(),
+            from: change.from(),
+            to: change.to(),
+        };
         let origin = switch.changes.last().and_then(|change| change.origin.clone());
         Self {
             rules: switch.changes.iter().map(rule).collect(),
@@ -202,7 +205,7 @@ fn were(nr: usize) -> String {
 ///
 /// # Errors
 /// If it does not.
-pub fn check(request: &Request) -> Result<(), WhyError> {
+pub fn check(request: &ReplayRequest) -> Result<(), WhyError> {
     match (request.kernels().as_slice(), request.kernels.len()) {
         ([_, _], _) => Ok(()),
         ([one], 2..) => Err(WhyError::Same(one.name.clone())),
@@ -211,7 +214,7 @@ pub fn check(request: &Request) -> Result<(), WhyError> {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub struct Question<'a> {
+pub struct WhyQuestion<'a> {
     pub trace: &'a OpenTrace,
     pub nr_rows: u64,
     pub specs: &'a [CellSpec],
@@ -220,7 +223,7 @@ pub struct Question<'a> {
     pub results: &'a [String],
 }
 
-impl<'a> Question<'a> {
+impl<'a> WhyQuestion<'a> {
     /// Returns the replays of one explanation.
     #[must_use]
     pub fn replays(&self, progress: Progress<'a>) -> Replays<'a> {

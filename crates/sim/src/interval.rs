@@ -107,23 +107,23 @@ mod tests {
 
     #[test]
     fn a_negative_factor_turns_an_interval_round() {
-        let found = Interval { low: 1.0, mid: 2.0, high: 4.0 }.times(-3.0);
-        assert_eq!(found, Interval { low: -12.0, mid: -6.0, high: -3.0 });
+        let interval = Interval { low: 1.0, mid: 2.0, high: 4.0 }.times(-3.0);
+        assert_eq!(interval, Interval { low: -12.0, mid: -6.0, high: -3.0 });
     }
 
     #[test]
     fn a_quotient_reaches_as_far_as_its_parts_do() {
         let base = Interval { low: 5.0, mid: 10.0, high: 20.0 };
-        let found = Interval { low: -2.0, mid: 1.0, high: 4.0 }.over(base);
-        assert_eq!(found, Interval { low: -0.4, mid: 0.1, high: 0.8 });
-        assert!(found.may_be_zero());
+        let interval = Interval { low: -2.0, mid: 1.0, high: 4.0 }.over(base);
+        assert_eq!(interval, Interval { low: -0.4, mid: 0.1, high: 0.8 });
+        assert!(interval.may_be_zero());
         assert!(!Interval::exact(0.1).may_be_zero());
     }
 
     #[test]
     fn measured_values_have_a_median_and_bounds() {
         assert_eq!(Interval::measured(&[]), None);
-        let found = Interval::measured(&[3.0, 1.0, 2.0, 10.0]).unwrap();
-        assert_eq!(found, Interval { low: 1.0, mid: 2.5, high: 10.0 });
+        let interval = Interval::measured(&[3.0, 1.0, 2.0, 10.0]).unwrap();
+        assert_eq!(interval, Interval { low: 1.0, mid: 2.5, high: 10.0 });
     }
 }

@@ -23,7 +23,7 @@ mod unverified;
 mod versions;
 
 pub use alias::{EDITS, EditHelp};
-pub use change::Change;
+pub use change::KernelChange;
 pub use edit::{overrides, parts};
 pub use error::KernelError;
 pub use packaged::Package;

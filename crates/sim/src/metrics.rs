@@ -245,8 +245,8 @@ fn whole(value: f64) -> i64 {
 /// If the table has none: paths are part of the program.
 #[must_use]
 pub fn at(path: &str) -> &'static Metric {
-    let found = table::all().find(|metric| metric.path == path);
-    let Some(metric) = found else { unreachable!("no metric {path}") };
+    let metric_of_path = table::all().find(|metric| metric.path == path);
+    let Some(metric) = metric_of_path else { unreachable!("no metric {path}") };
     metric
 }
 

@@ -38,7 +38,7 @@ use std::sync::Arc;
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_trace::disk;
 
-pub use error::{PolicyFileError, Refusal};
+pub use error::{PolicyFileError, PolicyRefusal};
 use insn::Insn;
 use interpreter::State;
 use object::Parsed;
@@ -134,10 +134,10 @@ struct Program {
 }
 
 impl Program {
-    fn new(name: &str, bytes: &[u8]) -> Result<Self, Refusal> {
+    fn new(name: &str, bytes: &[u8]) -> Result<Self, PolicyRefusal> {
         let parsed = object::parse(bytes)?;
         for (point, code) in &parsed.programs {
-            verify::check(code, &parsed, *point).map_err(|fault| Refusal::Insn {
+            verify::check(code, &parsed, *point).map_err(|fault| PolicyRefusal::Insn {
                 section: format!("folio/{}", point.name()),
                 at: fault.at,
                 what: fault.what,

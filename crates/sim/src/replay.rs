@@ -51,7 +51,7 @@ pub use request::cgroup;
 pub use request::cgroup::{Cgroup, CgroupError};
 pub use request::fragmented::{Fragmented, FragmentedError};
 pub use request::spec::{CacheState, CellSpec};
-pub use request::{NR_CELLS_MAX, Request, RequestError};
+pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 8;
@@ -94,11 +94,11 @@ pub fn replay(
     specs: &[CellSpec],
     progress: &mut dyn FnMut(u64),
 ) -> Result<(Meta, Vec<Outcome>), ReplayError> {
-    let mut hears = |nr_rows| {
+    let mut on_progress = |nr_rows| {
         progress(nr_rows);
         ControlFlow::Continue(())
     };
-    replay_until(&OpenTrace::open(path)?, specs, &mut hears)
+    replay_until(&OpenTrace::open(path)?, specs, &mut on_progress)
 }
 
 /// Like [`replay`], for an open trace. `progress` can stop it early.

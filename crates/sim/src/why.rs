@@ -20,13 +20,13 @@ mod mix;
 pub use attribution::{Attribution, Effect, Interaction, attribute};
 pub use mix::Mix;
 
-use crate::kernel::{Change, Kernel, KernelError};
+use crate::kernel::{Kernel, KernelChange, KernelError};
 use crate::replay::CellSpec;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
     /// One rule, unless it cannot be changed alone.
-    pub changes: Vec<Change>,
+    pub changes: Vec<KernelChange>,
 }
 
 #[derive(Clone, Debug)]
@@ -93,7 +93,7 @@ impl Comparison {
 
     fn kernel(&self, mix: &Mix) -> Result<Kernel, KernelError> {
         let switches = self.switches.iter().zip(mix.is_set());
-        let changes: Vec<&Change> =
+        let changes: Vec<&KernelChange> =
             switches.filter(|(_, is_set)| **is_set).flat_map(|(one, _)| &one.changes).collect();
         let from = &self.before.kernel;
         let name = format!("{} with {} rules of {}", from.name, changes.len(), self.after);

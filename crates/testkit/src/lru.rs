@@ -16,7 +16,7 @@ impl NaiveLruEntry {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NaiveFound {
+pub enum NaiveHit {
     Hit(NaiveLruEntry),
     ReadOnly,
     Miss,
@@ -36,17 +36,17 @@ impl NaiveLru {
         Self { nr_max, entries: Vec::new(), nr_misses: 0 }
     }
 
-    pub fn refer(&mut self, vpn: u64, is_write: bool) -> NaiveFound {
+    pub fn refer(&mut self, vpn: u64, is_write: bool) -> NaiveHit {
         let Some(nr) = self.entries.iter().position(|entry| entry.overlaps(vpn, 1)) else {
             self.nr_misses += 1;
-            return NaiveFound::Miss;
+            return NaiveHit::Miss;
         };
         let entry = self.entries.remove(nr);
         if is_write && !entry.is_writable {
-            return NaiveFound::ReadOnly;
+            return NaiveHit::ReadOnly;
         }
         self.entries.insert(0, entry);
-        NaiveFound::Hit(entry)
+        NaiveHit::Hit(entry)
     }
 
     /// Adds an entry, replacing the ones it overlaps; may evict the least recently used.

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_linux::collapse::{self, CollapseKind, Forecast, Request};
+use largefolio_linux::collapse::{self, CollapseKind, CollapseRequest, Forecast};
 use largefolio_linux::shell::again_as_root;
 use largefolio_results::collapse::{CollapseResult, forecast_sentence};
 use largefolio_results::{Form, Forms as _};
@@ -59,7 +59,7 @@ enum KindName {
 }
 
 pub(crate) struct CollapsePlan {
-    request: Request,
+    request: CollapseRequest,
     form: Form,
     command_line: Vec<String>,
 }
@@ -74,7 +74,7 @@ impl CollapseArgs {
         let is_named = !self.kind.is_empty();
         let all = vec![CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File];
         let kinds = if is_named { kinds.collect() } else { all };
-        let request = Request { pid: self.pid, kinds, is_named, min_bytes: self.min_size };
+        let request = CollapseRequest { pid: self.pid, kinds, is_named, min_bytes: self.min_size };
         CollapsePlan { request, form: self.form.form(), command_line }
     }
 }

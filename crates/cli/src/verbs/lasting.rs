@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
-use largefolio_linux::persist::{Place, Planned, manager};
+use largefolio_linux::persist::{FilePlace, Planned, manager};
 use largefolio_linux::shell::as_root;
 
 use crate::console;
@@ -24,9 +24,9 @@ pub(super) fn state_folder() -> Result<PathBuf> {
 /// remaining steps.
 pub(super) fn activate(root: &Path, files: &[Planned]) {
     let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
-    let mut new: Vec<&Place> = new.collect();
+    let mut new: Vec<&FilePlace> = new.collect();
     let services = new.iter().filter_map(|place| match place {
-        Place::DropIn(unit) => Some(String::from(unit.clone())),
+        FilePlace::DropIn(unit) => Some(String::from(unit.clone())),
         _ => None,
     });
     let services: Vec<String> = services.collect();
@@ -58,7 +58,7 @@ pub(super) fn activate(root: &Path, files: &[Planned]) {
     }
 }
 
-pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
+pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a FilePlace>) {
     if manager::is_running(root)
         && let Err(message) = manager::stop(places)
     {
@@ -68,8 +68,8 @@ pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
     }
 }
 
-pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
-    let mut gone: Vec<&Place> = places.filter(|place| place.is_of_systemd()).collect();
+pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a FilePlace>) {
+    let mut gone: Vec<&FilePlace> = places.filter(|place| place.is_of_systemd()).collect();
     if gone.is_empty() || !manager::is_running(root) {
         return;
     }
@@ -79,7 +79,7 @@ pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a Place>) {
             as_root("systemctl daemon-reload")
         ));
     }
-    gone.retain(|place| matches!(place, Place::DropIn(_)));
+    gone.retain(|place| matches!(place, FilePlace::DropIn(_)));
     if !gone.is_empty() {
         console::say("folio: restart the services to remove their variables");
     }

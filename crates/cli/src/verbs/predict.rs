@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use largefolio_report::sweep::Request;
+use largefolio_report::sweep::SweepRequest;
 use largefolio_report::text::Depth;
 use largefolio_report::{Goal, Settings};
 use largefolio_sim::cost::Walks;
@@ -305,7 +305,7 @@ impl PredictArgs {
             confined::to_fill_made(&self.trace, &dir, &made);
             let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
             let (traces, copies) = (self.trace.clone(), BTreeMap::new());
-            let request = Request { command_line, traces, copies, cells: request };
+            let request = SweepRequest { command_line, traces, copies, cells: request };
             return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary, made })));
         }
         let [trace] = self.trace.as_slice() else {
@@ -354,13 +354,13 @@ impl PredictArgs {
         }
     }
 
-    fn request(&self) -> Result<sim::Request> {
+    fn request(&self) -> Result<sim::ReplayRequest> {
         let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
         let kernels = running::all_with(&self.kernel, &pools)?;
         let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
         let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.machine)?;
-        Ok(sim::Request {
+        Ok(sim::ReplayRequest {
             seeds: self.seed.clone(),
             memory_bytes: self.memory.clone(),
             swap_bytes: self.swap,
@@ -376,7 +376,7 @@ impl PredictArgs {
             walks: if self.nested { Walks::Nested } else { walks },
             detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
             max_work: self.max_work,
-            ..sim::Request::new(kernels, machines)
+            ..sim::ReplayRequest::new(kernels, machines)
         })
     }
 

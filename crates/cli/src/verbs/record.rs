@@ -11,7 +11,9 @@ use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_linux::measure::Spread;
 use largefolio_linux::record::live::LiveRecording;
-use largefolio_linux::record::{self, Outcome, Progress, RecordError, RecorderKind, Unrecorded};
+use largefolio_linux::record::{
+    self, Progress, RecordError, RecordOutcome, RecorderKind, Unrecorded,
+};
 use largefolio_report::figures;
 use largefolio_trace::{PlainRun, shown};
 
@@ -116,7 +118,7 @@ impl RecordArgs {
             Method::Live(self.live.plan(&self.command, output, command_line)?)
         } else {
             let root = self.root.as_deref();
-            let request = record::Request { command: &self.command, output, root };
+            let request = record::RecordRequest { command: &self.command, output, root };
             let recording = record::Recording::new(&request)?;
             Method::Emulated { recording, nr_runs: self.runs.unwrap_or(0) }
         };
@@ -140,7 +142,7 @@ impl RecordArgs {
 
 impl Method {
     /// Records; reports its state to `notify`.
-    fn run(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<Outcome, RecordError> {
+    fn run(&mut self, notify: &mut dyn FnMut(Notice)) -> Result<RecordOutcome, RecordError> {
         let what = if matches!(self, Self::Live(_)) { "page faults" } else { "references" };
         let mut is_still = false;
         let mut progress = |progress: Progress| {
@@ -221,7 +223,7 @@ fn state(progress: &Progress, what: &str) -> String {
     )
 }
 
-fn summary(outcome: &Outcome) {
+fn summary(outcome: &RecordOutcome) {
     let (seconds, nr) = (outcome.elapsed.as_secs_f64(), outcome.nr_references);
     let rows = figures::count(outcome.nr_rows);
     let size = figures::bytes(outcome.trace_bytes);

@@ -5,7 +5,7 @@ use clap::{Args, ValueEnum};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{
-    self, Ended, Heap, Launch, Request, RunError, Samples, Sampling, Watched,
+    self, ChildEnd, Heap, Launch, ProgramRequest, RunError, Samples, Sampling, Watched,
 };
 use largefolio_linux::warm::Warmed;
 use largefolio_report::figures::{self, printable};
@@ -111,7 +111,7 @@ enum Verbosity {
 }
 
 pub(crate) struct RunPlan {
-    request: Request,
+    request: ProgramRequest,
     verbosity: Verbosity,
 }
 
@@ -128,7 +128,7 @@ impl RunArgs {
         };
         let voice = if verbosity == Verbosity::All { Voice::Verbose } else { Voice::Silent };
         let (text, heap_bytes) = (self.text.into(), self.heap.0);
-        let request = Request { text, heap_bytes, voice, command: self.program.command };
+        let request = ProgramRequest { text, heap_bytes, voice, command: self.program.command };
         RunPlan { request, verbosity }
     }
 }
@@ -162,8 +162,8 @@ impl RunPlan {
         // Settings are restored before this process ends by a signal.
         drop(plan);
         match watched.ended {
-            Ended::Code(code) => Ok(Exit::Program(code)),
-            Ended::Signal(signal) => {
+            ChildEnd::Code(code) => Ok(Exit::Program(code)),
+            ChildEnd::Signal(signal) => {
                 run::die_of(signal);
                 Ok(Exit::Program(u8::try_from(128 + signal).unwrap_or(u8::MAX)))
             }

@@ -8,7 +8,7 @@ use largefolio_linux::persist::boot::{self, Lasting};
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::unit::{self, Variable};
 use largefolio_linux::persist::variables::{Joined, Variables};
-use largefolio_linux::persist::{Piece, Planned};
+use largefolio_linux::persist::{FilePiece, Planned};
 use largefolio_linux::shell;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
@@ -96,7 +96,7 @@ enum Action {
 pub(crate) struct TunePlan {
     action: Action,
     is_lasting: bool,
-    drop_in: Option<Piece>,
+    drop_in: Option<FilePiece>,
     catalog: Catalog,
     root: PathBuf,
     form: Form,
@@ -168,7 +168,11 @@ impl TunePlan {
         Ok((store.entries()?, store.files()?))
     }
 
-    fn pieces(&self, plan: &ChangeSet, recorded: &[Entry]) -> Result<(Vec<Lasting>, Vec<Piece>)> {
+    fn pieces(
+        &self,
+        plan: &ChangeSet,
+        recorded: &[Entry],
+    ) -> Result<(Vec<Lasting>, Vec<FilePiece>)> {
         let settings = if self.is_lasting { plan.lasting(recorded)? } else { Vec::new() };
         let mut pieces = boot::of_settings(&settings)?;
         pieces.extend(self.drop_in.clone());
@@ -289,7 +293,7 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
 
 /// Returns the drop-in for `--unit` and `--env`. Options that the unit already passes in a variable
 /// are kept.
-fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<Piece> {
+fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<FilePiece> {
     let given = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
     let unit = ServiceName::of_service(unit, root)?;
     let present = Variables::of(&unit, root);

@@ -15,7 +15,7 @@ use largefolio_linux::verify::metric::{self, Better, Metric, Source};
 use largefolio_linux::verify::rounds::{Measure, Rounds, Until, alternate};
 use largefolio_linux::verify::server::Ready;
 use largefolio_linux::verify::threshold::Threshold;
-use largefolio_linux::verify::verdict::{self, Compared, Judged, Question};
+use largefolio_linux::verify::verdict::{self, Compared, Judged, VerifyQuestion};
 use largefolio_report::figures::printable;
 use largefolio_results::verify::{PredictedChange, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
@@ -160,7 +160,7 @@ pub(crate) struct VerifyPlan {
     changed: Changed,
     prediction: Option<VerifyPrediction>,
     measure: Measure,
-    question: Question,
+    question: VerifyQuestion,
     form: Form,
     page: Option<PageFile>,
     command_line: Vec<String>,
@@ -210,7 +210,7 @@ impl VerifyArgs {
             plain.cools(changed.starts(self.text.into(), self.heap.0)?);
         }
         let (trace, thresholds) = (changed.trace(), self.fail_if);
-        let question = Question { metric, margin: self.margin / 100.0, trace, thresholds };
+        let question = VerifyQuestion { metric, margin: self.margin / 100.0, trace, thresholds };
         let form = self.form.form();
         Ok(VerifyPlan { plain, changed, prediction, measure, question, form, page, command_line })
     }

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::elf::ElfFile;
 use largefolio_linux::persist::warm::{self, Libraries};
-use largefolio_linux::persist::{Piece, Planned};
+use largefolio_linux::persist::{FilePiece, Planned};
 use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::files;
 use largefolio_linux::tune::record::Store;
@@ -85,7 +85,7 @@ pub(crate) struct WarmPlan {
     files: Vec<PathBuf>,
     failed: Vec<(PathBuf, String)>,
     is_check: bool,
-    units: Vec<Piece>,
+    units: Vec<FilePiece>,
     root: PathBuf,
     form: Form,
     command_line: Vec<String>,
@@ -135,10 +135,10 @@ impl WarmArgs {
         Ok(plan)
     }
 
-    fn units(&self) -> Result<Vec<Piece>> {
+    fn units(&self) -> Result<Vec<FilePiece>> {
         let folio = std::env::current_exe().context("cannot find folio's own path")?;
         let libraries = if self.libs { Libraries::Linked } else { Libraries::No };
-        let mut units: Vec<Piece> = Vec::new();
+        let mut units: Vec<FilePiece> = Vec::new();
         for file in &self.files {
             let file = std::path::absolute(file)?;
             for unit in warm::of_file(&folio, &file, libraries)? {

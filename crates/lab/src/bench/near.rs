@@ -19,7 +19,7 @@ const WORKING_BYTES: usize = 512 << 10;
 const LINE_BYTES: usize = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum CacheUse {
     /// Every extent through the cache.
     Through,
     /// The near region through the cache, the rest with non-temporal stores.
@@ -29,13 +29,13 @@ pub enum How {
     NotCleared,
 }
 
-impl How {
+impl CacheUse {
     pub const ALL: [Self; 4] = [Self::Through, Self::NearThrough, Self::Past, Self::NotCleared];
 }
 
 #[derive(Clone, Debug)]
 pub struct Left {
-    pub how: How,
+    pub how: CacheUse,
     pub near: Series,
     /// Reading 512 KiB of other data that was in the cache before.
     pub other: Series,
@@ -66,20 +66,20 @@ pub fn measure(arena: &mut Arena, nr_rounds: usize) -> Result<Vec<Left>, BenchEr
     let (to, from) = arena.both();
     let working = &from[..WORKING_BYTES];
     let mut left =
-        How::ALL.map(|how| Left { how, near: Series::default(), other: Series::default() });
+        CacheUse::ALL.map(|how| Left { how, near: Series::default(), other: Series::default() });
     for round in 0..nr_rounds {
         for turn in 0..left.len() {
-            let Left { how, near, other } = &mut left[(turn + round) % How::ALL.len()];
+            let Left { how, near, other } = &mut left[(turn + round) % CacheUse::ALL.len()];
             let first = walk();
             let folio = &mut to[first..first + FOLIO_BYTES];
             for _ in 0..3 {
                 read_ns(working);
             }
             match how {
-                How::Through => through.clear_folio(folio, &plan, || {})?,
-                How::NearThrough => host.clear_folio(folio, &plan, || {})?,
-                How::Past => host.clear_extent(folio, Residency::NotTouched),
-                How::NotCleared => {}
+                CacheUse::Through => through.clear_folio(folio, &plan, || {})?,
+                CacheUse::NearThrough => host.clear_folio(folio, &plan, || {})?,
+                CacheUse::Past => host.clear_extent(folio, Residency::NotTouched),
+                CacheUse::NotCleared => {}
             }
             near.rounds_ns.push(read_ns(&folio[NEAR]));
             other.rounds_ns.push(read_ns(working));
@@ -103,7 +103,7 @@ mod tests {
     fn every_way_is_read_in_every_round() {
         let mut arena = Arena::new(4 << 20, 0).unwrap();
         let left = measure(&mut arena, 3).unwrap();
-        assert_eq!(left.iter().map(|left| left.how).collect::<Vec<_>>(), How::ALL);
+        assert_eq!(left.iter().map(|left| left.how).collect::<Vec<_>>(), CacheUse::ALL);
         let is_full = |series: &Series| series.rounds_ns.len() == 3;
         assert!(left.iter().all(|left| is_full(&left.near) && is_full(&left.other)));
         // Three of the four ways clear folios.

@@ -51,5 +51,5 @@ pub use group::Limits;
 pub use place::{Pause, Recorder, RecordingPlace};
 pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
 pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
-pub use settings::{Change, Settings};
+pub use settings::{SettingChange, Settings};
 pub use workloads::{FileSpec, Filesystem, Workload};

@@ -1,7 +1,7 @@
 //! Compares the model with recordings of kernels, made now on this kernel, or earlier and
 //! elsewhere.
 //!
-//! Reading order: `rows` (one row per recording; JSON), `words`, `csv`, `text`; `replay`
+//! Reading order: `rows` (one row per recording; JSON), `labels`, `csv`, `text`; `replay`
 //! (existing recordings), `live` and `program` (new recordings), `cow` (random programs of
 //! processes, with their own result), `workloads` (the list of workloads).
 

@@ -71,7 +71,7 @@ pub struct RowFinding {
     pub level: Option<Closeness>,
     /// Whether the row counts and matches; absent if there is nothing to compare.
     pub score: Option<Score>,
-    pub how: How,
+    pub how: Derivation,
     pub basis: Vec<Basis>,
     pub inputs_of_series: Option<String>,
     pub other_quantity: Option<String>,
@@ -81,7 +81,7 @@ pub struct RowFinding {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
-pub enum How {
+pub enum Derivation {
     /// Counted in the model: exact for the trace.
     Counted {
         of: String,
@@ -100,7 +100,7 @@ pub enum How {
     },
 }
 
-impl How {
+impl Derivation {
     /// Returns whether the rounds moved in both directions, which counts as no change.
     fn is_undecided(&self) -> bool {
         let range = match self {
@@ -192,7 +192,7 @@ impl RowFinding {
                 of_cells(study, values, cells, &row.ours_unit)
             }
             Ours::Bench { quoted, .. } => of_bench(measured, quoted.as_ref()),
-            Ours::None(why) => (None, How::None { why: why.clone() }),
+            Ours::None(why) => (None, Derivation::None { why: why.clone() }),
         };
         let ours =
             ours.map(|ours| ValuePair { change: ours.change.or(change(row.change, ours)), ..ours });
@@ -265,26 +265,29 @@ fn distance(row: &Row, published: ValuePair, ours: ValuePair) -> Option<f64> {
     }
 }
 
-fn of_bench(measured: Option<&Measured>, quoted: Option<&Quoted>) -> (Option<ValuePair>, How) {
+fn of_bench(
+    measured: Option<&Measured>,
+    quoted: Option<&Quoted>,
+) -> (Option<ValuePair>, Derivation) {
     match (measured, quoted) {
         (Some(measured), _) => {
             let (before, after) = (Some(measured.before), Some(measured.after));
             let change = Some(measured.change[0]);
-            (Some(ValuePair { before, after, change }), How::Measured(measured.clone()))
+            (Some(ValuePair { before, after, change }), Derivation::Measured(measured.clone()))
         }
         (None, Some(quoted)) => {
             let (before, after) = (Some(quoted.before), Some(quoted.after));
-            (Some(ValuePair { before, after, change: None }), How::Quoted(quoted.clone()))
+            (Some(ValuePair { before, after, change: None }), Derivation::Quoted(quoted.clone()))
         }
-        (None, None) => (None, How::None { why: "measured only with --live".to_owned() }),
+        (None, None) => (None, Derivation::None { why: "measured only with --live".to_owned() }),
     }
 }
 
-fn basis(row: &Row, study: &Study, how: &How, has_own_input: bool) -> Vec<Basis> {
+fn basis(row: &Row, study: &Study, how: &Derivation, has_own_input: bool) -> Vec<Basis> {
     let derived = match (&row.ours, how) {
-        (_, How::None { .. }) => return Vec::new(),
-        (_, How::Measured(_)) => Basis::Measured,
-        (_, How::Quoted(_)) => Basis::Quoted,
+        (_, Derivation::None { .. }) => return Vec::new(),
+        (_, Derivation::Measured(_)) => Basis::Measured,
+        (_, Derivation::Quoted(_)) => Basis::Quoted,
         (Ours::Cells { after, .. }, _) => match study.cells.get(after) {
             Some(Source::Replay(Input::Recorded(_), _)) => Basis::Recorded,
             Some(Source::Replay(Input::Generated(_), _)) => Basis::Generated,
@@ -335,7 +338,7 @@ fn of_cells(
     values: &Values,
     Cells { metric, before, after }: Cells<'_>,
     unit: &str,
-) -> (Option<ValuePair>, How) {
+) -> (Option<ValuePair>, Derivation) {
     let (mut not_known, mut assumed) = (None, BTreeSet::new());
     let mut number = |name: &str| -> Result<Option<f64>, String> {
         let cell = values.cell(&study.name, name).map_err(str::to_owned)?;
@@ -354,15 +357,15 @@ fn of_cells(
     });
     let pair = match pair {
         Ok(pair) => pair,
-        Err(why) => return (None, How::None { why }),
+        Err(why) => return (None, Derivation::None { why }),
     };
     let of = described(study, before, after);
     let how = match not_known {
         not_known if metric.is_estimate() => {
-            How::Estimated { of, not_known, assumed: assumed.into_iter().collect() }
+            Derivation::Estimated { of, not_known, assumed: assumed.into_iter().collect() }
         }
-        Some(what) => How::None { why: format!("not known: {what}") },
-        None => How::Counted { of },
+        Some(what) => Derivation::None { why: format!("not known: {what}") },
+        None => Derivation::Counted { of },
     };
     let is_whole = pair.after.is_some() && (before.is_none() || pair.before.is_some());
     (is_whole.then_some(pair), how)

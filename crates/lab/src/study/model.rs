@@ -8,7 +8,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{NR_UNITS, Ram, Stretches, Work};
+use largefolio_mm::ram::{NR_UNITS, Ram, StretchWork, Stretches};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::clear::Plan;
 use largefolio_mm::units::ByteRange;
@@ -230,7 +230,7 @@ fn clear(kernel: &Kernel, plan: &Plan, costs: &Costs, times: u64) -> Cleared {
     let mut ram = Ram::default();
     ram.clear_folio(Pfn(0), plan);
     let mut stretches = Stretches::default();
-    stretches.plan(Work::Clear, plan);
+    stretches.plan(StretchWork::Clear, plan);
     let mut cleared = by_unit(&ram.counted.zeroed_by_unit, &[0; NR_UNITS], page.bytes());
     for bytes in cleared.values_mut() {
         *bytes = bytes.saturating_mul(times);

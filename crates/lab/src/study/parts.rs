@@ -257,7 +257,7 @@ impl Generated {
         u64::try_from(nr_rows).unwrap_or(u64::MAX)
     }
 
-    /// Writes the trace while `hears` continues; it gets the number of rows so far.
+    /// Writes the trace while `on_progress` continues; it gets the number of rows so far.
     pub(super) fn write(
         &self,
         path: &Path,

@@ -117,9 +117,9 @@ fn each_kind_of_row_is_compared_as_it_can_be() {
     assert_eq!((pieces.before, pieces.after), (Some(512.0), Some(3.0)));
     assert_eq!(rows[0].distance, Some(0.0));
     assert_eq!(rows[2].ours.unwrap().change, Some(0.0));
-    assert!(matches!(&rows[3].how, How::None { why } if why.contains("no-such.folio")));
+    assert!(matches!(&rows[3].how, Derivation::None { why } if why.contains("no-such.folio")));
     assert_eq!(rows[4].distance, Some(80.0));
-    assert_eq!(rows[5].how, How::None { why: "not modelled".to_owned() });
+    assert_eq!(rows[5].how, Derivation::None { why: "not modelled".to_owned() });
     assert_eq!(finding.surprises().count(), 0);
 }
 
@@ -317,7 +317,7 @@ fn a_share_of_nothing_is_not_known() {
     };
     let row = of("faults.total / faults.cow");
     let why = "not known: a share of 0 (faults.total / faults.cow)".to_owned();
-    assert_eq!((row.ours, row.how), (None, How::None { why }));
+    assert_eq!((row.ours, row.how), (None, Derivation::None { why }));
     assert_eq!(of("faults.wp_reuse / faults.cow").ours.unwrap().after, Some(0.0));
 }
 
@@ -337,7 +337,7 @@ fn rows_of_a_built_in_study_are_scored_by_what_they_rest_on() {
     };
     let altra = row("altra");
     assert_eq!((altra.closeness, altra.score), (Some(Closeness::Close), Some(Score::Coincidence)));
-    let How::Estimated { assumed, .. } = &altra.how else { panic!("{:?}", altra.how) };
+    let Derivation::Estimated { assumed, .. } = &altra.how else { panic!("{:?}", altra.how) };
     assert!(assumed.contains(&"costs.fault".to_owned()), "{assumed:?}");
     assert_eq!(altra.basis, [Basis::Model, Basis::OtherCpu]);
     // Our row counts pages, the published one is a time that falls by two thirds: only the sign

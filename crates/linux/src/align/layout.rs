@@ -25,14 +25,14 @@ const HEAD_BYTES: u64 = 4096;
 
 /// Bytes that stay together.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct LayoutPiece {
     pub old: Range<u64>,
     pub new: u64,
 }
 
 #[derive(Clone, Debug)]
 pub struct Layout {
-    pub pieces: Vec<Piece>,
+    pub pieces: Vec<LayoutPiece>,
     pub copy_bytes: u64,
     /// Bytes of text in whole blocks.
     pub text_bytes: u64,
@@ -87,7 +87,7 @@ impl Layout {
         if is_aligned(&elf, align) {
             return Err(AlignError::Already(path_buf()));
         }
-        let end = |piece: &Piece| piece.new + (piece.old.end - piece.old.start);
+        let end = |piece: &LayoutPiece| piece.new + (piece.old.end - piece.old.start);
         let copy_bytes = pieces.iter().map(end).max().unwrap_or(0);
         let moved = Moved { plan: &plan, loads: &loads, pieces: &pieces, endian };
         let patches = moved.patches(header, segments, sections)?;
@@ -167,7 +167,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
         &self,
         segments: &[Segment],
         endian: Endianness,
-    ) -> Result<(Vec<Load>, Vec<Piece>), AlignError> {
+    ) -> Result<(Vec<Load>, Vec<LayoutPiece>), AlignError> {
         let (mut loads, mut pieces) = (Vec::new(), Vec::new());
         let (mut old, mut new) = (0_u64, 0_u64);
         for segment in segments {
@@ -184,14 +184,14 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
                 return Err(self.tangled(format!("segment {nr} overlaps the previous one")));
             }
             if offset > old {
-                pieces.push(Piece { old: old..offset, new });
+                pieces.push(LayoutPiece { old: old..offset, new });
                 new = self.sum(new, offset - old)?;
             }
             let rest = vaddr.wrapping_sub(new) & (self.align - 1);
             new = self.sum(new, rest)?;
             // Headers that a segment contains at the start of the file stay at its start.
             let end = self.sum(offset, file_bytes)?;
-            pieces.push(Piece { old: offset..end, new });
+            pieces.push(LayoutPiece { old: offset..end, new });
             loads.push(Load {
                 offset,
                 vaddr,
@@ -203,7 +203,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
             (old, new) = (end, self.sum(new, file_bytes)?);
         }
         if old < self.file_bytes {
-            pieces.push(Piece { old: old..self.file_bytes, new });
+            pieces.push(LayoutPiece { old: old..self.file_bytes, new });
             self.sum(new, self.file_bytes - old)?;
         }
         Ok((loads, pieces))
@@ -249,7 +249,7 @@ impl<'data, R: ReadRef<'data>> Planner<'_, R> {
 struct Moved<'m, R> {
     plan: &'m Planner<'m, R>,
     loads: &'m [Load],
-    pieces: &'m [Piece],
+    pieces: &'m [LayoutPiece],
     endian: Endianness,
 }
 
@@ -333,7 +333,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
 
     fn range(&self, offset: u64, len: u64, what: &str) -> Result<u64, AlignError> {
         let end = offset.checked_add(len);
-        let is_inside = |piece: &&Piece| {
+        let is_inside = |piece: &&LayoutPiece| {
             piece.old.start <= offset && end.is_some_and(|end| end <= piece.old.end)
         };
         let piece = self.pieces.iter().find(is_inside);
@@ -345,7 +345,7 @@ impl<'data, R: ReadRef<'data>> Moved<'_, R> {
 
     /// Translates the offset of an empty range. Outside of all pieces it stays unchanged.
     fn point(&self, offset: u64) -> u64 {
-        let has = |piece: &&Piece| (piece.old.start..=piece.old.end).contains(&offset);
+        let has = |piece: &&LayoutPiece| (piece.old.start..=piece.old.end).contains(&offset);
         let piece = self.pieces.iter().find(has);
         piece.map_or(offset, |piece| piece.new + (offset - piece.old.start))
     }

@@ -44,7 +44,7 @@ fn covered(
     nr: usize,
     ground: Ground,
     bytes: u64,
-) -> Result<u64, Refusal> {
+) -> Result<u64, AlignRefusal> {
     super::covered(&of_loading(loading, loads), nr, ground, bytes)
 }
 
@@ -58,11 +58,11 @@ fn a_program_is_random_in_steps_of_its_alignment() {
     let xfs = ground("xfs");
     let of = |segments: &[Load], bytes| covered(Loading::Program, segments, 1, xfs, bytes);
     for bytes in [16 * K, 64 * K, 2 * M] {
-        assert_eq!(of(&plain(), bytes), Err(Refusal::RandomAddress));
+        assert_eq!(of(&plain(), bytes), Err(AlignRefusal::RandomAddress));
     }
     let wide = plain().map(|segment| Load { align: 64 * K, ..segment });
     assert_eq!(of(&wide, 64 * K), Ok(3 * M - 64 * K));
-    assert_eq!(of(&wide, 2 * M), Err(Refusal::RandomAddress));
+    assert_eq!(of(&wide, 2 * M), Err(AlignRefusal::RandomAddress));
     assert_eq!(step_bytes(&of_loading(Loading::Program, &wide), xfs), Some(64 * K));
 }
 
@@ -70,16 +70,16 @@ fn a_program_is_random_in_steps_of_its_alignment() {
 fn a_library_that_spans_a_pmd_is_placed_on_some_filesystems() {
     let of = |fs: &str, loading, bytes| covered(loading, &plain(), 1, ground(fs), bytes);
     assert_eq!(of("xfs", Loading::Library, 64 * K), Ok(3 * M - 64 * K));
-    assert_eq!(of("nfs", Loading::Library, 64 * K), Err(Refusal::RandomAddress));
-    assert_eq!(of("xfs", Loading::Library32, 64 * K), Err(Refusal::RandomAddress));
+    assert_eq!(of("nfs", Loading::Library, 64 * K), Err(AlignRefusal::RandomAddress));
+    assert_eq!(of("xfs", Loading::Library32, 64 * K), Err(AlignRefusal::RandomAddress));
     // 4K of headers and 2M less 8K of text do not span a PMD range.
     let small = [plain()[0], segment(4 * K, 4 * K, 2 * M - 8 * K, 4 * K)];
     let refused = covered(Loading::Library, &small, 1, ground("xfs"), 64 * K);
-    assert_eq!(refused, Err(Refusal::RandomAddress));
+    assert_eq!(refused, Err(AlignRefusal::RandomAddress));
     // With its own alignment, the loader chooses the address, in its own steps.
     let wide = plain().map(|segment| Load { align: 16 * K, ..segment });
     let of = |bytes| covered(Loading::Library, &wide, 1, ground("xfs"), bytes);
-    assert_eq!([of(16 * K), of(64 * K)], [Ok(3 * M - 16 * K), Err(Refusal::RandomAddress)]);
+    assert_eq!([of(16 * K), of(64 * K)], [Ok(3 * M - 16 * K), Err(AlignRefusal::RandomAddress)]);
 }
 
 #[test]
@@ -88,11 +88,11 @@ fn a_fixed_program_is_aligned_where_address_and_offset_agree() {
     let classic = segment(4 * K, 0x40_1000, 3 * M, 4 * K);
     assert_eq!(
         [of(classic, 64 * K), of(classic, 2 * M)],
-        [Ok(3 * M - 64 * K), Err(Refusal::NoWholeBlock)]
+        [Ok(3 * M - 64 * K), Err(AlignRefusal::NoWholeBlock)]
     );
     let shifted = segment(4 * K, 0x40_2000, 3 * M, 4 * K);
-    assert_eq!(of(shifted, 16 * K), Err(Refusal::Incongruent));
-    assert_eq!(of(segment(2 * M, 4 * M, 60 * K, 2 * M), 64 * K), Err(Refusal::TooSmall));
+    assert_eq!(of(shifted, 16 * K), Err(AlignRefusal::Incongruent));
+    assert_eq!(of(segment(2 * M, 4 * M, 60 * K, 2 * M), 64 * K), Err(AlignRefusal::TooSmall));
 }
 
 #[test]
@@ -100,8 +100,8 @@ fn a_filesystem_must_have_the_folios() {
     let text = [segment(2 * M, 2 * M, 4 * M, 2 * M)];
     let of = |fs: &str| covered(Loading::Program, &text, 0, ground(fs), 2 * M);
     assert_eq!(of("xfs"), Ok(4 * M));
-    assert_eq!(of("btrfs"), Err(Refusal::Filesystem));
-    assert_eq!(of("vfat"), Err(Refusal::Filesystem));
+    assert_eq!(of("btrfs"), Err(AlignRefusal::Filesystem));
+    assert_eq!(of("vfat"), Err(AlignRefusal::Filesystem));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn bss_counts_when_the_kernel_places_a_library() {
         covered(Loading::Library, &loads, 1, ground("xfs"), 64 * K)
     };
     assert_eq!(of(3 * M), Ok(192 * K), "on ext4, 40 of 40 loads were aligned to 2M");
-    assert_eq!(of(K), Err(Refusal::RandomAddress), "0 of 40 loads were");
+    assert_eq!(of(K), Err(AlignRefusal::RandomAddress), "0 of 40 loads were");
 }
 
 #[test]

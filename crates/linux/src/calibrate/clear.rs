@@ -27,14 +27,14 @@ pub const PAGEWISE: Primitive =
     if cfg!(target_arch = "x86_64") { Primitive::RepString } else { Primitive::DcZva };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum ClearWork {
     Clear,
     Copy,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell {
-    pub work: Work,
+    pub work: ClearWork,
     /// Bytes of a unit: a power of two, at least a page and at most the arena.
     pub len_bytes: usize,
     /// Whether each unit is written just before and used right after. If not, all other units are
@@ -105,7 +105,7 @@ impl Cell {
     fn subjects(&self, tuning: &Tuning) -> Vec<(Subject, Routine)> {
         let hint = if self.is_hot { Residency::TouchedNow } else { Residency::NotTouched };
         match self.work {
-            Work::Clear => {
+            ClearWork::Clear => {
                 let chosen = tuning.clearer(self.len_bytes, hint);
                 let whole = |by: Clearer| (Subject::Whole(by.primitive()), Routine::Clear(by));
                 let pagewise = Clearer::new(PAGEWISE).or(Clearer::new(Primitive::Portable));
@@ -117,7 +117,7 @@ impl Cell {
                     .chain(Clearer::available().into_iter().map(whole))
                     .collect()
             }
-            Work::Copy => {
+            ClearWork::Copy => {
                 let chosen = tuning.copier(self.len_bytes, hint);
                 let whole = |by: Copier| (Subject::Whole(by.primitive()), Routine::Copy(by));
                 let pagewise = Copier::new(PAGEWISE).or(Copier::new(Primitive::Portable));
@@ -168,7 +168,7 @@ mod tests {
     #[test]
     fn every_cell_has_all_subjects_and_leaves_its_bytes_behind() {
         let mut arena = Arena::new(4 << 20, 4 << 20).unwrap();
-        for (work, expected) in [(Work::Clear, 0), (Work::Copy, 1)] {
+        for (work, expected) in [(ClearWork::Clear, 0), (ClearWork::Copy, 1)] {
             for is_hot in [true, false] {
                 arena.to().fill(2);
                 let cell = Cell { work, len_bytes: 64 << 10, is_hot };

@@ -27,7 +27,7 @@ use super::cached::AROUND_BYTES;
 use super::operations::{OfSize, Times, allowed, operations};
 use super::rounds::{Pace, Until};
 use super::step::solve;
-use super::work::Work;
+use super::work::TimedWork;
 use super::{CalibrateError, Figure, count};
 use crate::geometry::{page_bytes, pmd_bytes};
 use crate::measure::Series;
@@ -148,13 +148,19 @@ pub(super) fn measure(until: Until, part: usize) -> Result<KernelCosts, Calibrat
 }
 
 impl Sizes {
-    const fn works(self, folio_bytes: usize) -> &'static [Work] {
+    const fn works(self, folio_bytes: usize) -> &'static [TimedWork] {
         if folio_bytes == self.large {
-            &[Work::Touch]
+            &[TimedWork::Touch]
         } else if folio_bytes == self.page {
-            &[Work::Touch, Work::Zeroes, Work::ForkBeyond, Work::Munmap, Work::MunmapShared]
+            &[
+                TimedWork::Touch,
+                TimedWork::Zeroes,
+                TimedWork::ForkBeyond,
+                TimedWork::Munmap,
+                TimedWork::MunmapShared,
+            ]
         } else {
-            &[Work::Touch, Work::ForkBeyond, Work::Munmap, Work::MunmapShared]
+            &[TimedWork::Touch, TimedWork::ForkBeyond, TimedWork::Munmap, TimedWork::MunmapShared]
         }
     }
 
@@ -187,7 +193,7 @@ impl Solver<'_> {
         let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
         let [page, large, _, pmd] = self.machine.names();
         let how = format!("loads from fresh {page} pages, which map the shared page of zeroes");
-        let zeroes = self.find(Work::Zeroes, page_bytes);
+        let zeroes = self.find(TimedWork::Zeroes, page_bytes);
         let zeroes = zeroes.map_or_else(Vec::new, |times| times.folio_ns().collect());
         costs.fault = Figure::of(&zeroes, 1, &how);
         let fault_ns = median(costs.fault.as_ref());
@@ -195,11 +201,12 @@ impl Solver<'_> {
         let how =
             "read faults with one cached base page per 64K of memfd, less that page and fault";
         costs.fault_around = Figure::of(&looking, 1, how);
-        let (fixed, each) = lines(&self.points(Work::Touch, page_bytes..pmd_bytes));
+        let (fixed, each) = lines(&self.points(TimedWork::Touch, page_bytes..pmd_bytes));
         let nr_pages = count(pmd_bytes / page_bytes);
-        let clear: Vec<f64> = self.find(Work::Touch, pmd_bytes).map_or_else(Vec::new, |times| {
-            times.folio_ns().zip(&fixed).map(|(ns, fixed)| (ns - fixed) / nr_pages).collect()
-        });
+        let clear: Vec<f64> =
+            self.find(TimedWork::Touch, pmd_bytes).map_or_else(Vec::new, |times| {
+                times.folio_ns().zip(&fixed).map(|(ns, fixed)| (ns - fixed) / nr_pages).collect()
+            });
         let how = format!(
             "first touch of {pmd} folios, less the fixed part found with {page} to {large} folios; \
              per page"
@@ -227,14 +234,14 @@ impl Solver<'_> {
 
     fn solve_fork(&self, costs: &mut KernelCosts) {
         let less = "less fork without the region";
-        let [large, each, base, pmd] =
-            self.by_kind(Work::ForkBeyond, |folios| format!("fork with {folios} folios {less}"));
+        let [large, each, base, pmd] = self
+            .by_kind(TimedWork::ForkBeyond, |folios| format!("fork with {folios} folios {less}"));
         (costs.fork_large, costs.fork_entry, costs.fork_batch, costs.fork_pmd) =
             (large, each, base, pmd);
     }
 
     fn solve_unmap(&self, costs: &mut KernelCosts) {
-        let [large, each, base, pmd] = self.by_kind(Work::MunmapShared, |folios| {
+        let [large, each, base, pmd] = self.by_kind(TimedWork::MunmapShared, |folios| {
             format!("munmap of {folios} folios that a child maps")
         });
         (costs.unmap_large, costs.unmap_pte, costs.unmap_batch, costs.unmap_pmd) =
@@ -244,8 +251,8 @@ impl Solver<'_> {
     /// Solves freeing from the extra time of munmap when it frees: one line from the base page to
     /// the PMD size.
     fn solve_freeing(&self, costs: &mut KernelCosts) {
-        let freeing = self.points(Work::Munmap, self.machine.page..self.machine.pmd + 1);
-        let shared = self.points(Work::MunmapShared, self.machine.page..self.machine.pmd + 1);
+        let freeing = self.points(TimedWork::Munmap, self.machine.page..self.machine.pmd + 1);
+        let shared = self.points(TimedWork::MunmapShared, self.machine.page..self.machine.pmd + 1);
         let beyond: Vec<Vec<(f64, f64)>> = freeing
             .iter()
             .zip(&shared)
@@ -263,13 +270,13 @@ impl Solver<'_> {
         costs.page_free = Figure::of(&each, 1, &format!("{from}: per page"));
     }
 
-    fn find(&self, work: Work, folio_bytes: usize) -> Option<&Times> {
+    fn find(&self, work: TimedWork, folio_bytes: usize) -> Option<&Times> {
         self.times.iter().find(|times| times.work == work && times.folio_bytes == folio_bytes)
     }
 
     /// Returns an operation's cost for a large folio without its pages, for each page, for a base
     /// page minus that, and for a PMD-mapped folio. `from` describes measurements on these sizes.
-    fn by_kind(&self, work: Work, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
+    fn by_kind(&self, work: TimedWork, from: impl Fn(&str) -> String) -> [Option<Figure>; 4] {
         let Sizes { page: page_bytes, pmd: pmd_bytes, .. } = self.machine;
         let [page, _, largest, pmd] = self.machine.names();
         let (fixed, each) = lines(&self.points(work, page_bytes + 1..pmd_bytes));
@@ -287,7 +294,7 @@ impl Solver<'_> {
         [fixed, each, base, pmd]
     }
 
-    fn points(&self, work: Work, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
+    fn points(&self, work: TimedWork, sizes: std::ops::Range<usize>) -> Vec<Vec<(f64, f64)>> {
         let of: Vec<&Times> = self
             .times
             .iter()
@@ -358,7 +365,7 @@ mod tests {
     use super::*;
 
     /// A kernel with known costs, on regions of 1,024 folios.
-    fn times(machine: Sizes, work: Work, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
+    fn times(machine: Sizes, work: TimedWork, folio_ns: &dyn Fn(f64) -> f64) -> Vec<Times> {
         let of = |folio_bytes: usize| Times {
             work,
             folio_bytes,
@@ -394,14 +401,14 @@ mod tests {
         let times = |work, of: &dyn Fn(f64) -> f64| times(machine, work, of);
         let fork = |pages| by_kind(pages, [40.0, 160.0, 30.0, 1_000.0]);
         let shared = |pages| by_kind(pages, [60.0, 170.0, 10.0, 700.0]);
-        let mut all = times(Work::ForkBeyond, &fork);
-        all.extend(times(Work::MunmapShared, &shared));
-        all.extend(times(Work::Munmap, &|pages| shared(pages) + 220.0 + 8.0 * pages));
+        let mut all = times(TimedWork::ForkBeyond, &fork);
+        all.extend(times(TimedWork::MunmapShared, &shared));
+        all.extend(times(TimedWork::Munmap, &|pages| shared(pages) + 220.0 + 8.0 * pages));
         // Clearing takes 350, an entry 40. A PMD entry takes none.
-        all.extend(times(Work::Touch, &|pages| {
+        all.extend(times(TimedWork::Touch, &|pages| {
             1_200.0 + if pages < pmd_pages { 390.0 * pages } else { 350.0 * pages }
         }));
-        all.extend(times(Work::Zeroes, &|_| 500.0));
+        all.extend(times(TimedWork::Zeroes, &|_| 500.0));
         let around = Around { fault_ns: vec![680.0; 3], page_ns: vec![70.0; 3] };
         let mut costs = KernelCosts::default();
         Solver { machine, times: &all }.solve(&mut costs, &around);
@@ -444,7 +451,7 @@ mod tests {
 
     #[test]
     fn a_process_without_large_folios_names_what_it_lacks() {
-        let base: Vec<Times> = times(K4, Work::Munmap, &|pages| 300.0 * pages)
+        let base: Vec<Times> = times(K4, TimedWork::Munmap, &|pages| 300.0 * pages)
             .into_iter()
             .filter(|times| times.folio_bytes == K4.page)
             .collect();

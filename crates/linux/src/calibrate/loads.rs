@@ -83,8 +83,8 @@ pub(super) fn lines(
     let circles = [(l2, NR_LINES), (llc, NR_LINES), (memory, NR_LINES_APART)];
     let circles = circles.map(|(set_bytes, nr_of_page)| Circle::new(set_bytes, nr_of_page));
     let circles = circles.into_iter().collect::<Result<Vec<_>, _>>()?;
-    let mut runs: Vec<Run<'_>> =
-        circles.iter().map(|circle| Box::new(|| Ok(circle.go())) as Run<'_>).collect();
+    let mut runs: Vec<LoadsRun<'_>> =
+        circles.iter().map(|circle| Box::new(|| Ok(circle.go())) as LoadsRun<'_>).collect();
     let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
     let figure = |nr: usize| {
         let kib = circles[nr].len_bytes() >> 10;
@@ -95,7 +95,7 @@ pub(super) fn lines(
     Ok(LineCosts { l2: figure(0), llc: figure(1), memory: figure(2).filter(|_| is_beyond) })
 }
 
-type Run<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
+type LoadsRun<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
 
 struct Circle {
     _mapping: Mapping,
@@ -242,9 +242,11 @@ pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkSh
         let layouts = [Layout::OnePerPage, Layout::Packed];
         let [spread, packed] = layouts.map(|layout| Lines::new(nr_pages, layout, dir));
         let layouts = [spread?, packed?];
-        let mut runs: Vec<Run<'_>> = Vec::new();
+        let mut runs: Vec<LoadsRun<'_>> = Vec::new();
         for way in WAYS {
-            runs.extend(layouts.iter().map(|lines| Box::new(move || Ok(lines.go(way))) as Run<'_>));
+            runs.extend(
+                layouts.iter().map(|lines| Box::new(move || Ok(lines.go(way))) as LoadsRun<'_>),
+            );
         }
         let Ok(series) = interleave(nr_rounds, &mut runs, &mut |_| {});
         for first in (0..nr_rounds).step_by(BLOCK_ROUNDS) {

@@ -8,19 +8,19 @@ use super::CalibrateError;
 use super::anon::FolioSize;
 use super::cached::fault_each_ns;
 use super::rounds::{Pace, Subject, Until, watched};
-use super::work::{Work, warm};
+use super::work::{TimedWork, warm};
 use crate::measure::Series;
 
 #[derive(Clone, Debug)]
 pub struct OfSize {
     pub folio_bytes: usize,
     pub len_bytes: usize,
-    pub works: Vec<Work>,
+    pub works: Vec<TimedWork>,
 }
 
 #[derive(Clone, Debug)]
 pub struct Times {
-    pub work: Work,
+    pub work: TimedWork,
     pub folio_bytes: usize,
     pub len_bytes: usize,
     pub series: Series,

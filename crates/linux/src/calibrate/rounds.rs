@@ -22,7 +22,7 @@ use crate::measure::{Series, Spread, turns};
 use crate::setting::thp::size_name;
 
 use super::cpu::fastest_clock_ghz;
-use super::work::Work;
+use super::work::TimedWork;
 use super::{CalibrateError, count};
 
 /// Maximum distance of a round's clock from the median of all rounds. Turbo steps are smaller, a
@@ -149,8 +149,9 @@ pub(super) fn watched(
 fn run(nr: usize, subjects: &mut [Subject<'_>]) -> Result<Round, CalibrateError> {
     let before = fastest_clock_ghz();
     let base = FolioSize::enable(page_bytes())?;
-    Work::Touch.time_ns(&base, TOUCH_BYTES)?;
-    let touch_ns = Work::Touch.time_ns(&base, TOUCH_BYTES)? / count(TOUCH_BYTES / page_bytes());
+    TimedWork::Touch.time_ns(&base, TOUCH_BYTES)?;
+    let touch_ns =
+        TimedWork::Touch.time_ns(&base, TOUCH_BYTES)? / count(TOUCH_BYTES / page_bytes());
     let mut values = vec![Vec::new(); subjects.len()];
     for which in turns(nr, subjects.len()) {
         values[which] = subjects[which]()?;

@@ -28,7 +28,7 @@ const NR_DEEP_READS: usize = 256;
 /// Numbers of outstanding reads, one thread each.
 const DEPTHS: [usize; 3] = [1, 4, 16];
 
-type Run<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
+type StorageRun<'a> = Box<dyn FnMut() -> Result<Duration, StubsError> + 'a>;
 
 #[derive(Clone, Debug, Default)]
 pub struct Storage {
@@ -67,7 +67,7 @@ pub(super) fn measure(
     // Aligned for O_DIRECT.
     let buffer = &Mapping::new(Source::Anonymous, 2 * CHUNK_BYTES, prot)?;
     let mut seed = 0;
-    let mut runs: Vec<Run<'_>> = vec![
+    let mut runs: Vec<StorageRun<'_>> = vec![
         Box::new(|| {
             seed += 1;
             advised(file, Advice::Random, || random(file, buffer, len_bytes, seed))

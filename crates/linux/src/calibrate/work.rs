@@ -20,9 +20,9 @@ const NR_FORKS: usize = 2;
 const NR_PMD_FORKS: usize = 25;
 
 /// The timed operation. Every base page of the region was stored to before, except for
-/// [`Work::Touch`] and [`Work::Zeroes`].
+/// [`TimedWork::Touch`] and [`TimedWork::Zeroes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum TimedWork {
     /// A store to every base page of a fresh region.
     Touch,
     /// A load from every base page of a fresh region, which maps the shared zero page: only a
@@ -38,7 +38,7 @@ pub enum Work {
     Cow,
 }
 
-impl Work {
+impl TimedWork {
     /// Returns its CPU time on a region of `len_bytes` in nanoseconds. The difference of two forks
     /// can be below 0.
     ///
@@ -120,15 +120,18 @@ mod tests {
         let size = FolioSize::enable(crate::geometry::page_bytes()).unwrap();
         warm(&size, 1 << 20).unwrap();
         for work in [
-            Work::Touch,
-            Work::Zeroes,
-            Work::ForkBeyond,
-            Work::Munmap,
-            Work::MunmapShared,
-            Work::Cow,
+            TimedWork::Touch,
+            TimedWork::Zeroes,
+            TimedWork::ForkBeyond,
+            TimedWork::Munmap,
+            TimedWork::MunmapShared,
+            TimedWork::Cow,
         ] {
             let ns = work.time_ns(&size, 1 << 20).unwrap();
-            assert!(ns.is_finite() && (work == Work::ForkBeyond || ns > 0.0), "{work:?}: {ns}");
+            assert!(
+                ns.is_finite() && (work == TimedWork::ForkBeyond || ns > 0.0),
+                "{work:?}: {ns}"
+            );
         }
     }
 }

@@ -21,7 +21,7 @@ mod place;
 
 use std::ops::Range;
 
-pub(crate) use self::place::{FileBlock, Place};
+pub(crate) use self::place::{BlockPlace, FileBlock};
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
 

@@ -26,7 +26,7 @@ use largefolio_trace::disk::{open_quietly, other_kind};
 use largefolio_trace::shown;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
-use super::folios::{Cell, Counter, Kind, Tally};
+use super::folios::{Cell, Counter, MemoryKind, Tally};
 use super::kpageflags::{FlagBook, PageKind};
 use super::pagemap::{Extents, Reader, Span};
 use crate::geometry::Geometry;
@@ -172,11 +172,11 @@ fn tally(book: &FlagBook, extents: &Extents, geometry: Geometry) -> Tally {
         while done < u64::from(extent.nr) {
             let (page, same) = book.at(extent.pfn + done, u64::from(extent.nr) - done);
             let kind = match page.backing() {
-                PageKind::File => Kind::File,
-                PageKind::Shmem => Kind::Shmem,
-                PageKind::Hugetlb => Kind::Hugetlb,
+                PageKind::File => MemoryKind::File,
+                PageKind::Shmem => MemoryKind::Shmem,
+                PageKind::Hugetlb => MemoryKind::Hugetlb,
                 PageKind::Anon | PageKind::Merged | PageKind::Zero | PageKind::Unknown => {
-                    Kind::Other
+                    MemoryKind::Other
                 }
             };
             let aligned_bytes = same * geometry.page_bytes;

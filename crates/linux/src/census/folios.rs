@@ -18,7 +18,7 @@ use super::kpageflags::NR_ORDERS;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Kind {
+pub enum MemoryKind {
     /// Executable memory: files, tmpfs, memfd, and code from a just-in-time compiler.
     Text,
     File,
@@ -31,7 +31,7 @@ pub enum Kind {
     Other,
 }
 
-impl Kind {
+impl MemoryKind {
     pub const ALL: [Self; 6] =
         [Self::Text, Self::File, Self::Anon, Self::Shmem, Self::Hugetlb, Self::Other];
 
@@ -100,11 +100,11 @@ impl Cell {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    cells: Vec<((Kind, Size), Cell)>,
+    cells: Vec<((MemoryKind, Size), Cell)>,
 }
 
 impl Tally {
-    pub fn add(&mut self, kind: Kind, size: Size, cell: &Cell) {
+    pub fn add(&mut self, kind: MemoryKind, size: Size, cell: &Cell) {
         if !cell.is_empty() {
             self.cell_mut(kind, size).add(cell);
         }
@@ -116,12 +116,12 @@ impl Tally {
         }
     }
 
-    pub fn cells(&self) -> impl Iterator<Item = (Kind, Size, &Cell)> {
+    pub fn cells(&self) -> impl Iterator<Item = (MemoryKind, Size, &Cell)> {
         self.cells.iter().map(|((kind, size), cell)| (*kind, *size, cell))
     }
 
     #[must_use]
-    pub fn sum(&self, mut is_in: impl FnMut(Kind, Size) -> bool) -> Cell {
+    pub fn sum(&self, mut is_in: impl FnMut(MemoryKind, Size) -> bool) -> Cell {
         let mut sum = Cell::default();
         let inside = self.cells().filter(|(kind, size, _)| is_in(*kind, *size));
         inside.for_each(|(_, _, cell)| sum.add(cell));
@@ -135,11 +135,11 @@ impl Tally {
     }
 
     #[must_use]
-    pub fn of(&self, kind: Kind) -> Cell {
+    pub fn of(&self, kind: MemoryKind) -> Cell {
         self.sum(|other, _| other == kind)
     }
 
-    pub(super) fn cell_mut(&mut self, kind: Kind, size: Size) -> &mut Cell {
+    pub(super) fn cell_mut(&mut self, kind: MemoryKind, size: Size) -> &mut Cell {
         let slot = self.cells.binary_search_by_key(&(kind, size), |(key, _)| *key);
         let at = slot.unwrap_or_else(|at| {
             if self.cells.is_empty() {
@@ -154,19 +154,22 @@ impl Tally {
 
 /// Counts without searches, because a mapping has thousands of pieces. Reused for each mapping.
 pub(super) struct Counter {
-    cells: [[Cell; NR_ORDERS]; Kind::ALL.len()],
+    cells: [[Cell; NR_ORDERS]; MemoryKind::ALL.len()],
     /// The orders in use for each kind, as bits.
-    used: [u16; Kind::ALL.len()],
+    used: [u16; MemoryKind::ALL.len()],
 }
 
 const _: () = assert!(NR_ORDERS <= u16::BITS as usize);
 
 impl Counter {
     pub(super) fn new() -> Self {
-        Self { cells: [[Cell::default(); NR_ORDERS]; Kind::ALL.len()], used: [0; Kind::ALL.len()] }
+        Self {
+            cells: [[Cell::default(); NR_ORDERS]; MemoryKind::ALL.len()],
+            used: [0; MemoryKind::ALL.len()],
+        }
     }
 
-    pub(super) fn cell(&mut self, kind: Kind, order: u32) -> &mut Cell {
+    pub(super) fn cell(&mut self, kind: MemoryKind, order: u32) -> &mut Cell {
         let order = (order as usize).min(NR_ORDERS - 1);
         self.used[kind as usize] |= 1 << order;
         &mut self.cells[kind as usize][order]
@@ -175,7 +178,7 @@ impl Counter {
     pub(super) fn take(&mut self) -> Tally {
         let mut tally = Tally::default();
         for (kind, (cells, used)) in
-            Kind::ALL.into_iter().zip(self.cells.iter_mut().zip(&mut self.used))
+            MemoryKind::ALL.into_iter().zip(self.cells.iter_mut().zip(&mut self.used))
         {
             while *used != 0 {
                 let order = used.trailing_zeros();
@@ -195,12 +198,12 @@ mod tests {
     fn sums_are_over_kinds_and_sizes() {
         let mut tally = Tally::default();
         let cell = |bytes| Cell { aligned_bytes: bytes, ..Cell::default() };
-        tally.add(Kind::Text, Size::Order(0), &cell(4096));
-        tally.add(Kind::Text, Size::Order(4), &cell(65536));
-        tally.add(Kind::Anon, Size::Unknown, &Cell { partial_bytes: 4096, ..cell(0) });
-        tally.add(Kind::Shmem, Size::Order(1), &cell(0));
+        tally.add(MemoryKind::Text, Size::Order(0), &cell(4096));
+        tally.add(MemoryKind::Text, Size::Order(4), &cell(65536));
+        tally.add(MemoryKind::Anon, Size::Unknown, &Cell { partial_bytes: 4096, ..cell(0) });
+        tally.add(MemoryKind::Shmem, Size::Order(1), &cell(0));
         assert_eq!(tally.cells().count(), 3);
-        assert_eq!(tally.of(Kind::Text).mapped_bytes(), 69632);
+        assert_eq!(tally.of(MemoryKind::Text).mapped_bytes(), 69632);
         assert_eq!(tally.all().mapped_bytes(), 73728);
         assert_eq!(Size::Order(4).bytes(4096), Some(65536));
     }

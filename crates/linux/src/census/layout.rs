@@ -36,7 +36,7 @@ const NR_CELLS: u64 = 1024;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum How {
+pub enum RunMapping {
     Pmd,
     /// Whole, at an address congruent to the file offset or PFN; for files: cached.
     Aligned,
@@ -47,19 +47,19 @@ pub enum How {
     Mostly,
 }
 
-impl How {
+impl RunMapping {
     /// All of them, in the order used in a picture's data.
     pub const ALL: [Self; 5] =
         [Self::Pmd, Self::Aligned, Self::Unaligned, Self::Partial, Self::Mostly];
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct LayoutRun {
     /// The first page, from the start of the mapping or file.
     pub page: u64,
     pub nr_pages: u64,
     pub order: u32,
-    pub how: How,
+    pub how: RunMapping,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -67,7 +67,7 @@ pub struct Layout {
     pub nr_pages: u64,
     /// Pages per cell if there are too many runs to show each; else 1.
     pub cell_pages: u64,
-    pub runs: Vec<Run>,
+    pub runs: Vec<LayoutRun>,
 }
 
 /// Reads mappings again; `None` for each one that is no longer readable.
@@ -157,26 +157,26 @@ impl Walk<'_> {
                 let piece = self.piece(page, PagePlace { page: first + at, pfn: pfn + at }, left);
                 let how = how(&piece, extent.is_pmd);
                 let (page, order) = (first + at - start, page.order());
-                runs.add(Run { page, nr_pages: piece.nr, order, how });
+                runs.add(LayoutRun { page, nr_pages: piece.nr, order, how });
                 left -= piece.nr;
             }
         }
     }
 }
 
-const fn how(piece: &FolioPiece, is_pmd: bool) -> How {
+const fn how(piece: &FolioPiece, is_pmd: bool) -> RunMapping {
     match (piece.is_whole, piece.is_aligned) {
-        (false, _) => How::Partial,
-        (true, _) if is_pmd => How::Pmd,
-        (true, true) => How::Aligned,
-        (true, false) => How::Unaligned,
+        (false, _) => RunMapping::Partial,
+        (true, _) if is_pmd => RunMapping::Pmd,
+        (true, true) => RunMapping::Aligned,
+        (true, false) => RunMapping::Unaligned,
     }
 }
 
 struct Runs {
     nr_pages: u64,
     nr_max: usize,
-    list: Vec<Run>,
+    list: Vec<LayoutRun>,
     cell_pages: u64,
     /// Pages by cell and order.
     cells: BTreeMap<u64, BTreeMap<u32, u64>>,
@@ -189,12 +189,12 @@ impl Runs {
         Self { nr_pages, nr_max, list: Vec::new(), cell_pages, cells: BTreeMap::new() }
     }
 
-    fn add(&mut self, next: Run) {
+    fn add(&mut self, next: LayoutRun) {
         self.count(next);
         if let Some(last) = self.list.last_mut()
             && last.page + last.nr_pages == next.page
             && (last.order, last.how) == (next.order, next.how)
-            && next.how != How::Partial
+            && next.how != RunMapping::Partial
         {
             last.nr_pages += next.nr_pages;
             return;
@@ -205,7 +205,7 @@ impl Runs {
         }
     }
 
-    fn count(&mut self, run: Run) {
+    fn count(&mut self, run: LayoutRun) {
         let (mut page, end) = (run.page, run.page + run.nr_pages);
         while page < end {
             let cell = page / self.cell_pages;
@@ -226,7 +226,7 @@ impl Runs {
             let page = cell * self.cell_pages;
             let len = self.cell_pages.min(nr_pages - page);
             if let Some((&order, _)) = most {
-                coarse.add(Run { page, nr_pages: len, order, how: How::Mostly });
+                coarse.add(LayoutRun { page, nr_pages: len, order, how: RunMapping::Mostly });
             }
         }
         Layout { nr_pages, cell_pages: self.cell_pages, runs: coarse.list }
@@ -237,20 +237,22 @@ impl Runs {
 mod tests {
     use super::*;
 
-    fn run(page: u64, nr_pages: u64, order: u32, how: How) -> Run {
-        Run { page, nr_pages, order, how }
+    fn run(page: u64, nr_pages: u64, order: u32, how: RunMapping) -> LayoutRun {
+        LayoutRun { page, nr_pages, order, how }
     }
 
     #[test]
     fn neighbours_alike_are_one_run_and_parts_are_not() {
         let mut runs = Runs::new(64, 8);
-        for (page, how) in [(0, How::Aligned), (4, How::Aligned), (8, How::Partial)] {
+        for (page, how) in
+            [(0, RunMapping::Aligned), (4, RunMapping::Aligned), (8, RunMapping::Partial)]
+        {
             runs.add(run(page, 4, 2, how));
         }
-        runs.add(run(12, 4, 2, How::Partial));
+        runs.add(run(12, 4, 2, RunMapping::Partial));
         let layout = runs.layout();
         assert_eq!(layout.cell_pages, 1);
-        assert_eq!(layout.runs[0], run(0, 8, 2, How::Aligned));
+        assert_eq!(layout.runs[0], run(0, 8, 2, RunMapping::Aligned));
         assert_eq!(layout.runs.len(), 3);
     }
 
@@ -258,12 +260,13 @@ mod tests {
     fn too_many_runs_become_cells_of_what_is_most_there() {
         let mut runs = Runs::new(1 << 20, 4);
         for at in 0..1000 {
-            runs.add(run(at * 4, 1, 0, How::Aligned));
+            runs.add(run(at * 4, 1, 0, RunMapping::Aligned));
         }
-        runs.add(run(1 << 19, 512, 9, How::Pmd));
+        runs.add(run(1 << 19, 512, 9, RunMapping::Pmd));
         let layout = runs.layout();
         assert_eq!(layout.cell_pages, 1 << 18);
-        let expected = [run(0, 1 << 18, 0, How::Mostly), run(1 << 19, 1 << 18, 9, How::Mostly)];
+        let expected =
+            [run(0, 1 << 18, 0, RunMapping::Mostly), run(1 << 19, 1 << 18, 9, RunMapping::Mostly)];
         assert_eq!(layout.runs, expected);
     }
 }

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::block::{self, BlockFacts, Gathering, Runs};
-use super::folios::{Cell, Counter, Kind, Size, Tally};
+use super::folios::{Cell, Counter, MemoryKind, Size, Tally};
 use super::kpageflags::{FlagBook, Page, PageKind, usage};
 use super::pagemap::{Extent, Extents, Mark};
 use crate::geometry::Geometry;
@@ -134,7 +134,8 @@ impl Walk<'_> {
         let page_bytes = self.geometry.page_bytes;
         let bytes = piece.nr * page_bytes;
         let cell = counter.cell(folio_run.kind, folio_run.page.order());
-        let mut bits = usage::MAPPED | if folio_run.kind == Kind::Text { usage::TEXT } else { 0 };
+        let mut bits =
+            usage::MAPPED | if folio_run.kind == MemoryKind::Text { usage::TEXT } else { 0 };
         match (piece.is_whole, piece.is_aligned) {
             (true, true) => {
                 cell.aligned_bytes += bytes;
@@ -255,7 +256,7 @@ fn overlapping<'a, T>(
 
 struct FolioRun {
     page: Page,
-    kind: Kind,
+    kind: MemoryKind,
     is_pmd: bool,
 }
 
@@ -282,40 +283,41 @@ pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     Extent { page: start, pfn: extent.pfn + before, nr, ..*extent }
 }
 
-fn kind(vma: &Vma, backing: PageKind) -> Kind {
+fn kind(vma: &Vma, backing: PageKind) -> MemoryKind {
     match backing {
         // Code of a just-in-time compiler.
-        PageKind::Anon | PageKind::Merged if vma.is_exec() && !vma.has_file() => Kind::Text,
-        PageKind::Anon | PageKind::Merged => Kind::Anon,
-        PageKind::File | PageKind::Shmem if vma.is_exec() && vma.has_file() => Kind::Text,
-        PageKind::File if vma.has_file() => Kind::File,
-        PageKind::Shmem => Kind::Shmem,
-        PageKind::Hugetlb => Kind::Hugetlb,
-        PageKind::File | PageKind::Zero | PageKind::Unknown => Kind::Other,
+        PageKind::Anon | PageKind::Merged if vma.is_exec() && !vma.has_file() => MemoryKind::Text,
+        PageKind::Anon | PageKind::Merged => MemoryKind::Anon,
+        PageKind::File | PageKind::Shmem if vma.is_exec() && vma.has_file() => MemoryKind::Text,
+        PageKind::File if vma.has_file() => MemoryKind::File,
+        PageKind::Shmem => MemoryKind::Shmem,
+        PageKind::Hugetlb => MemoryKind::Hugetlb,
+        PageKind::File | PageKind::Zero | PageKind::Unknown => MemoryKind::Other,
     }
 }
 
-pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> Kind {
+pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> MemoryKind {
     match backing {
         PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged
             if bits & usage::TEXT != 0 =>
         {
-            Kind::Text
+            MemoryKind::Text
         }
-        PageKind::File => Kind::File,
-        PageKind::Shmem => Kind::Shmem,
-        PageKind::Anon | PageKind::Merged => Kind::Anon,
-        PageKind::Hugetlb => Kind::Hugetlb,
-        PageKind::Zero | PageKind::Unknown => Kind::Other,
+        PageKind::File => MemoryKind::File,
+        PageKind::Shmem => MemoryKind::Shmem,
+        PageKind::Anon | PageKind::Merged => MemoryKind::Anon,
+        PageKind::Hugetlb => MemoryKind::Hugetlb,
+        PageKind::Zero | PageKind::Unknown => MemoryKind::Other,
     }
 }
 
 /// Counts a mapping from smaps alone: PMD-mapped memory by kind, the rest without a size.
 pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     let mut tally = Tally::default();
-    let file_kind = if vma.is_exec() { Kind::Text } else { Kind::File };
-    let shmem_kind = if vma.is_exec() { Kind::Text } else { Kind::Shmem };
-    let anon_kind = if vma.is_exec() && !vma.has_file() { Kind::Text } else { Kind::Anon };
+    let file_kind = if vma.is_exec() { MemoryKind::Text } else { MemoryKind::File };
+    let shmem_kind = if vma.is_exec() { MemoryKind::Text } else { MemoryKind::Shmem };
+    let anon_kind =
+        if vma.is_exec() && !vma.has_file() { MemoryKind::Text } else { MemoryKind::Anon };
     let pmd = Size::Order(geometry.pmd_order);
     for (kind, bytes) in [
         (anon_kind, smap.anon_pmd_bytes),
@@ -336,7 +338,7 @@ pub(super) fn of_smaps(vma: &Vma, smap: &Smap, geometry: Geometry) -> Tally {
     tally.add(anon_kind, Size::Unknown, &rest(smap.anon_bytes, smap.anon_pmd_bytes));
     let shared = smap.rss_bytes.saturating_sub(smap.anon_bytes);
     let shared_pmd = smap.shmem_pmd_bytes.saturating_add(smap.file_pmd_bytes);
-    let kind = if vma.has_file() { file_kind } else { Kind::Other };
+    let kind = if vma.has_file() { file_kind } else { MemoryKind::Other };
     tally.add(kind, Size::Unknown, &rest(shared, shared_pmd));
     hugetlb_of_smaps(&mut tally, smap, geometry);
     tally
@@ -353,7 +355,7 @@ fn hugetlb_of_smaps(tally: &mut Tally, smap: &Smap, geometry: Geometry) {
         pmd_bytes: by_blocks(order, geometry.pmd_order),
         ..Cell::default()
     };
-    tally.add(Kind::Hugetlb, order.map_or(Size::Unknown, Size::Order), &cell);
+    tally.add(MemoryKind::Hugetlb, order.map_or(Size::Unknown, Size::Order), &cell);
 }
 
 /// Adds the PMD-mapped bytes from smaps if pagemap could not tell.
@@ -363,9 +365,9 @@ pub(super) fn add_pmd_of_smaps(mappings: &mut [Mapping], smaps: &[Smap], geometr
         let is_exec = mapping.vma.is_exec();
         let is_jit = is_exec && !mapping.vma.has_file();
         for (kind, bytes) in [
-            (if is_jit { Kind::Text } else { Kind::Anon }, smap.anon_pmd_bytes),
-            (if is_exec { Kind::Text } else { Kind::Shmem }, smap.shmem_pmd_bytes),
-            (if is_exec { Kind::Text } else { Kind::File }, smap.file_pmd_bytes),
+            (if is_jit { MemoryKind::Text } else { MemoryKind::Anon }, smap.anon_pmd_bytes),
+            (if is_exec { MemoryKind::Text } else { MemoryKind::Shmem }, smap.shmem_pmd_bytes),
+            (if is_exec { MemoryKind::Text } else { MemoryKind::File }, smap.file_pmd_bytes),
         ] {
             if bytes > 0 {
                 let cell = mapping.tally.cell_mut(kind, Size::Order(geometry.pmd_order));

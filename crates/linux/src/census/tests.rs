@@ -8,9 +8,9 @@ mod starts;
 use std::path::{Path, PathBuf};
 
 use self::remedies::Answers;
-use super::folios::{Kind, Size};
+use super::folios::{MemoryKind, Size};
 use super::*;
-use crate::reasons::{Finding, Question, Refusal, findings};
+use crate::reasons::{CensusQuestion, Finding, Refusal, findings};
 use crate::system::MemSystem;
 
 const K: u64 = 1 << 10;
@@ -44,7 +44,7 @@ fn replace(path: &Path, from: &str, to: &str) {
     std::fs::write(path, text.replace(from, to)).unwrap();
 }
 
-fn cell(tally: &Tally, kind: Kind, order: u32) -> Cell {
+fn cell(tally: &Tally, kind: MemoryKind, order: u32) -> Cell {
     tally.sum(|k, size| (k, size) == (kind, Size::Order(order)))
 }
 
@@ -54,15 +54,15 @@ fn folios_of_a_mapping_are_aligned_unaligned_or_partial() {
     let census = take(&system, &[100]).unwrap();
     assert_eq!(census.access, Access::Full);
     let mappings = &census.processes[0].mappings;
-    let text = cell(&mappings[0].tally, Kind::Text, 4);
+    let text = cell(&mappings[0].tally, MemoryKind::Text, 4);
     assert_eq!((text.aligned_bytes, text.contpte_bytes, text.pmd_bytes), (128 * K, 128 * K, 0));
-    assert_eq!(cell(&mappings[0].tally, Kind::Text, 0).aligned_bytes, 64 * K);
-    let anon = cell(&mappings[2].tally, Kind::Anon, 9);
+    assert_eq!(cell(&mappings[0].tally, MemoryKind::Text, 0).aligned_bytes, 64 * K);
+    let anon = cell(&mappings[2].tally, MemoryKind::Anon, 9);
     assert_eq!((anon.aligned_bytes, anon.pmd_bytes), (2048 * K, 2048 * K));
-    let heap = cell(&mappings[3].tally, Kind::Anon, 2);
+    let heap = cell(&mappings[3].tally, MemoryKind::Anon, 2);
     assert_eq!((heap.unaligned_bytes, heap.aligned_bytes, heap.contpte_bytes), (16 * K, 0, 0));
-    assert_eq!(mappings[3].tally.of(Kind::Other).mapped_bytes(), 4 * K, "the page of zeros");
-    let pool = cell(&mappings[4].tally, Kind::Shmem, 4);
+    assert_eq!(mappings[3].tally.of(MemoryKind::Other).mapped_bytes(), 4 * K, "the page of zeros");
+    let pool = cell(&mappings[4].tally, MemoryKind::Shmem, 4);
     assert_eq!((pool.partial_bytes, pool.aligned_bytes, pool.contpte_bytes), (32 * K, 0, 0));
 }
 
@@ -71,11 +71,11 @@ fn a_page_of_several_processes_counts_once_in_the_totals() {
     let system = MemSystem::from_dir(fixture("6.18"));
     let census = take(&system, &[100, 200]).unwrap();
     let [server, worker] = census.processes.as_slice() else { panic!("two processes") };
-    assert_eq!(cell(&server.tally, Kind::Anon, 9).pmd_bytes, 2048 * K);
-    assert_eq!(cell(&worker.tally, Kind::Anon, 9).pmd_bytes, 2048 * K);
-    assert_eq!(cell(&census.totals, Kind::Anon, 9).mapped_bytes(), 2048 * K);
-    assert_eq!(cell(&worker.tally, Kind::Text, 4).partial_bytes, 32 * K);
-    let text = cell(&census.totals, Kind::Text, 4);
+    assert_eq!(cell(&server.tally, MemoryKind::Anon, 9).pmd_bytes, 2048 * K);
+    assert_eq!(cell(&worker.tally, MemoryKind::Anon, 9).pmd_bytes, 2048 * K);
+    assert_eq!(cell(&census.totals, MemoryKind::Anon, 9).mapped_bytes(), 2048 * K);
+    assert_eq!(cell(&worker.tally, MemoryKind::Text, 4).partial_bytes, 32 * K);
+    let text = cell(&census.totals, MemoryKind::Text, 4);
     assert_eq!((text.aligned_bytes, text.partial_bytes), (128 * K, 0), "whole somewhere");
 }
 
@@ -125,7 +125,7 @@ fn without_pfns_smaps_tells_what_it_can() {
         });
         let census = take(&system, &[100]).unwrap();
         assert_eq!(census.access, Access::Smaps, "{hide}");
-        assert_eq!(cell(&census.totals, Kind::Anon, 9).pmd_bytes, 2048 * K);
+        assert_eq!(cell(&census.totals, MemoryKind::Anon, 9).pmd_bytes, 2048 * K);
         let unknown = census.totals.sum(|_, size| size == Size::Unknown).mapped_bytes();
         assert_eq!(unknown, (192 + 1024 + 16 + 32) * K);
     }
@@ -140,9 +140,9 @@ fn hostile_processes_cost_nothing_and_break_nothing() {
     // One page of a file's folio, and two pages of an order-3 folio with no other page mapped.
     assert_eq!(everything.tally.sum(|_, size| size == Size::Order(3)).partial_bytes, 8 * K);
     // Reading stops at the end of a truncated pagemap: tails without a head.
-    assert_eq!(named.tally.of(Kind::Other).mapped_bytes(), 32 * K);
+    assert_eq!(named.tally.of(MemoryKind::Other).mapped_bytes(), 32 * K);
     assert_eq!(named.mappings[0].vma.path, Path::new("/tmp/a\nb"));
-    assert!(census.nr_beyond > 0 && last.tally.of(Kind::Other).mapped_bytes() == 4 * K);
+    assert!(census.nr_beyond > 0 && last.tally.of(MemoryKind::Other).mapped_bytes() == 4 * K);
 }
 
 fn judged(system: &MemSystem, pid: u32) -> (Census, Vec<Finding>) {
@@ -156,7 +156,7 @@ fn judged_with(system: &MemSystem, pid: u32, verbs: &Answers) -> (Census, Vec<Fi
         "squashfs" => Some(0),
         _ => None,
     };
-    let findings = findings(&census, &Question { system, limit: &limit, verbs, nr_max: 100 });
+    let findings = findings(&census, &CensusQuestion { system, limit: &limit, verbs, nr_max: 100 });
     (census, findings)
 }
 

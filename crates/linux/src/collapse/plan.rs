@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use super::room::Block;
-use crate::census::block::{self, AreaFacts, Backing, Cost, Obstacle, Place, Runs, When};
+use crate::census::block::{self, AreaFacts, Backing, BlockPlace, Cost, Obstacle, Runs, When};
 use crate::geometry::Geometry;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::Smap;
@@ -101,7 +101,7 @@ pub(super) fn plan(
         return plan;
     }
     let order = (block_bytes / geometry.page_bytes).ilog2();
-    let place = Place::of(&smap.vma);
+    let place = BlockPlace::of(&smap.vma);
     let file = |address| place.map(|place| place.block(order, address / block_bytes, block_bytes));
     let Some(runs) = runs else {
         let unseen = |address| Block {

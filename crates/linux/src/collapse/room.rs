@@ -252,7 +252,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::census::block::Place;
+    use crate::census::block::BlockPlace;
     use crate::proc::maps::Vma;
     use crate::system::MemSystem;
 
@@ -364,7 +364,7 @@ mod tests {
             let blocks = (0..4_u64).flat_map(|view| {
                 let vma =
                     Vma { range: view << 40..(view << 40) + 8 * M2, inode: 1, ..Vma::default() };
-                let place = Place::of(&vma).unwrap();
+                let place = BlockPlace::of(&vma).unwrap();
                 (0..8).map(move |nr| {
                     let address = (view << 40) + nr * M2;
                     let file = Some(place.block(9, address / M2, M2));

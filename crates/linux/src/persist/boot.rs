@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{Body, Line, PersistError, Piece, Place};
+use super::{Body, FileLine, FilePiece, FilePlace, PersistError};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lasting {
@@ -16,7 +16,7 @@ pub struct Lasting {
 ///
 /// # Errors
 /// A value that is not a word or number.
-pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, PersistError> {
+pub fn of_settings(settings: &[Lasting]) -> Result<Vec<FilePiece>, PersistError> {
     let (mut at_boot, mut of_disks) = (Vec::new(), Vec::new());
     for Lasting { name, path, value } in settings {
         check(name, value)?;
@@ -24,20 +24,20 @@ pub fn of_settings(settings: &[Lasting]) -> Result<Vec<Piece>, PersistError> {
             of_disks.push(rule(disk, value));
         } else {
             let key = format!("w {} - - - - ", path.display());
-            at_boot.push(Line { key, rest: value.clone() });
+            at_boot.push(FileLine { key, rest: value.clone() });
         }
     }
-    let files = [(Place::Tmpfiles, at_boot), (Place::Udev, of_disks)];
+    let files = [(FilePlace::Tmpfiles, at_boot), (FilePlace::Udev, of_disks)];
     let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
     Ok(files
-        .map(|(place, lines)| Piece { place, body: Body::Lines { section: "", lines } })
+        .map(|(place, lines)| FilePiece { place, body: Body::Lines { section: "", lines } })
         .collect())
 }
 
 /// udev rules use a disk's own name: `cciss/c0d0` for `cciss!c0d0` in sysfs.
-fn rule(disk: &str, value: &str) -> Line {
+fn rule(disk: &str, value: &str) -> FileLine {
     let kernel = disk.replace('!', "/");
-    Line {
+    FileLine {
         key: format!(r#"ACTION=="add|change", SUBSYSTEM=="block", KERNEL=="{kernel}", "#),
         rest: format!(r#"ATTR{{queue/read_ahead_kb}}="{value}""#),
     }

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use super::place::{OwnUnit, Place};
+use super::place::{FilePlace, OwnUnit};
 
 /// This directory exists while systemd is process 1 (`sd_booted(3)`).
 const BOOTED: &str = "/run/systemd/system";
@@ -26,7 +26,7 @@ pub fn reload() -> Result<(), String> {
 ///
 /// # Errors
 /// The failed command with its message.
-pub fn start<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
+pub fn start<'a>(places: impl Iterator<Item = &'a FilePlace>) -> Result<(), String> {
     own_paths(places).try_for_each(|unit| systemctl(&["start", unit.name()]))
 }
 
@@ -34,13 +34,13 @@ pub fn start<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> 
 ///
 /// # Errors
 /// The failed command with its message.
-pub fn stop<'a>(places: impl Iterator<Item = &'a Place>) -> Result<(), String> {
+pub fn stop<'a>(places: impl Iterator<Item = &'a FilePlace>) -> Result<(), String> {
     own_paths(places).try_for_each(|unit| systemctl(&["stop", unit.name()]))
 }
 
-fn own_paths<'a>(places: impl Iterator<Item = &'a Place>) -> impl Iterator<Item = &'a OwnUnit> {
+fn own_paths<'a>(places: impl Iterator<Item = &'a FilePlace>) -> impl Iterator<Item = &'a OwnUnit> {
     places.filter_map(|place| match place {
-        Place::Unit(unit) if unit.is_path() => Some(unit),
+        FilePlace::Unit(unit) if unit.is_path() => Some(unit),
         _ => None,
     })
 }

@@ -29,7 +29,7 @@ const NAMES_MAX: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Place {
+pub enum FilePlace {
     /// Settings that systemd-tmpfiles writes at boot.
     Tmpfiles,
     Udev,
@@ -47,7 +47,7 @@ pub struct ServiceName(String);
 #[serde(try_from = "String", into = "String")]
 pub struct OwnUnit(String);
 
-impl Place {
+impl FilePlace {
     #[must_use]
     pub fn path(&self, root: &Path) -> PathBuf {
         let units = root.join(UNITS);

@@ -37,8 +37,8 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-fn write(root: &Path, pieces: &[Piece]) -> Vec<PathBuf> {
-    let put = |piece: &Piece| {
+fn write(root: &Path, pieces: &[FilePiece]) -> Vec<PathBuf> {
+    let put = |piece: &FilePiece| {
         let path = piece.place.path(root);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         if piece.place.is_link() {
@@ -60,7 +60,7 @@ fn settings_of_the_system_and_of_disks_have_a_file_each() {
         lasting("readahead.cciss!c0d0", "128"),
     ];
     let pieces = boot::of_settings(&settings).unwrap();
-    assert_eq!([&pieces[0].place, &pieces[1].place], [&Place::Tmpfiles, &Place::Udev]);
+    assert_eq!([&pieces[0].place, &pieces[1].place], [&FilePlace::Tmpfiles, &FilePlace::Udev]);
     let thp = "/sys/kernel/mm/transparent_hugepage";
     let lines = format!(
         "w {thp}/hugepages-64kB/enabled - - - - always\nw {thp}/defrag - - - - defer+madvise\n"
@@ -190,7 +190,7 @@ fn names_are_escaped_as_systemd_does() {
     for path in ["/usr/bin/node", "/a b/c-d", "/.x/%y", "/opt//é/@1", "/x:y_z.so"] {
         let piece = &warm::of_file(Path::new("/bin/sh"), Path::new(path), Libraries::No);
         let Ok(pieces) = piece else { panic!("{path}: {piece:?}") };
-        let Place::Unit(unit) = &pieces[0].place else { panic!("{pieces:?}") };
+        let FilePlace::Unit(unit) = &pieces[0].place else { panic!("{pieces:?}") };
         let Some(output) = tool(&["systemd-escape", "--path", path]) else { return };
         let escaped = text(&output.stdout);
         assert_eq!(unit.name(), format!("largefolio-warm-{}.service", escaped.trim()));

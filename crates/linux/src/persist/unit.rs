@@ -2,7 +2,7 @@
 
 use super::PersistError;
 use super::place::ServiceName;
-use super::{Body, Line, Piece, Place};
+use super::{Body, FileLine, FilePiece, FilePlace};
 
 /// Far more than an allocator's or runtime's variable needs. A systemd line can have up to 1 MiB.
 const VALUE_BYTES_MAX: usize = 4096;
@@ -54,14 +54,14 @@ impl Variable {
 }
 
 #[must_use]
-pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> Piece {
-    let line = |variable: &Variable| Line {
+pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> FilePiece {
+    let line = |variable: &Variable| FileLine {
         key: format!("Environment=\"{}=", variable.name),
         rest: format!("{}\"", escaped(&variable.value)),
     };
     let lines = variables.iter().map(line).collect();
     let body = Body::Lines { section: "[Service]\n", lines };
-    Piece { place: Place::DropIn(unit.clone()), body }
+    FilePiece { place: FilePlace::DropIn(unit.clone()), body }
 }
 
 /// Escapes `text` for systemd's double quotes, in which it replaces `%` and `\`.

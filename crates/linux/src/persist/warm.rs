@@ -10,7 +10,7 @@ use std::path::{Component, Path};
 use super::PersistError;
 use super::place::{OwnUnit, WARM};
 use super::unit::escaped;
-use super::{Body, HEADER, Piece, Place};
+use super::{Body, FilePiece, FilePlace, HEADER};
 use crate::shell::{as_root, quoted};
 use crate::trust;
 
@@ -28,7 +28,7 @@ pub fn of_file(
     folio: &Path,
     file: &Path,
     libraries: Libraries,
-) -> Result<Vec<Piece>, PersistError> {
+) -> Result<Vec<FilePiece>, PersistError> {
     let folio = checked_folio(folio)?;
     let file = checked_file(file)?;
     let unit = |ending: &str| {
@@ -36,12 +36,12 @@ pub fn of_file(
             .map_err(|message| PersistError::Given { what: format!("file {file:?}"), message })
     };
     let (service, path) = (unit("service")?, unit("path")?);
-    let whole = |place: Place, text: String| Piece { place, body: Body::Whole(text) };
+    let whole = |place: FilePlace, text: String| FilePiece { place, body: Body::Whole(text) };
     Ok(vec![
-        whole(Place::Unit(service.clone()), service_text(folio, file, libraries)),
-        whole(Place::Unit(path.clone()), path_text(file)),
-        whole(Place::Wanted(service.clone()), service.target()),
-        whole(Place::Wanted(path.clone()), path.target()),
+        whole(FilePlace::Unit(service.clone()), service_text(folio, file, libraries)),
+        whole(FilePlace::Unit(path.clone()), path_text(file)),
+        whole(FilePlace::Wanted(service.clone()), service.target()),
+        whole(FilePlace::Wanted(path.clone()), path.target()),
     ])
 }
 

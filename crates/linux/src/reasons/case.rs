@@ -2,7 +2,7 @@
 
 use super::reason::{Finding, Reason, Refusal};
 use crate::census::Census;
-use crate::census::folios::{Cell, Kind, Size};
+use crate::census::folios::{Cell, MemoryKind, Size};
 use crate::census::process::{Mapping, Process};
 use crate::proc::maps::Vma;
 
@@ -37,7 +37,7 @@ impl<'a> Case<'a> {
     }
 
     /// Sums the memory of some kinds in folios below the target, or at least as large.
-    pub(super) fn sum(&self, is_in: impl Fn(Kind) -> bool, is_large: bool) -> Cell {
+    pub(super) fn sum(&self, is_in: impl Fn(MemoryKind) -> bool, is_large: bool) -> Cell {
         let is_size = |size| match size {
             Size::Unknown => false,
             Size::Order(order) => (order >= self.target_order) == is_large,

@@ -11,7 +11,7 @@ use super::case::{Case, is_shared_memory};
 use super::reason::Finding;
 use super::tmpfs::{Home, MountTables};
 use crate::census::Census;
-use crate::census::folios::{Cell, Kind};
+use crate::census::folios::{Cell, MemoryKind};
 use crate::proc::smaps::{self, Smap};
 use crate::proc::{Task, host};
 use crate::program::start::Disabled;
@@ -77,7 +77,7 @@ impl Facts {
         {
             self.files.insert(key, facts);
         }
-        let is_shmem = case.mapping.tally.of(Kind::Shmem) != Cell::default();
+        let is_shmem = case.mapping.tally.of(MemoryKind::Shmem) != Cell::default();
         if is_shmem || is_shared_memory(vma, self.filesystem(case)) {
             self.mounts.read_for(system, case.process.pid, vma);
         } else if self.file(case).is_some_and(|file| file.is_open_for_write == Some(true)) {

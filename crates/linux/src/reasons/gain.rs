@@ -14,7 +14,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::census::block::{AreaFacts, BlockFacts, FileBlock, Obstacle, Place, Runs, When};
+use crate::census::block::{AreaFacts, BlockFacts, BlockPlace, FileBlock, Obstacle, Runs, When};
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gain {
@@ -72,7 +72,7 @@ pub(super) struct Promised {
 
 impl Promised {
     /// Adds a mapping, which may show pages that other mappings do not.
-    pub(super) fn see(&mut self, place: Place, runs: &Runs, page_bytes: u64) {
+    pub(super) fn see(&mut self, place: BlockPlace, runs: &Runs, page_bytes: u64) {
         let block_bytes = page_bytes << runs.order;
         for run in runs.iter() {
             for block in run.first..run.first + run.nr {
@@ -106,7 +106,7 @@ impl Promised {
 pub(super) struct Blocks<'a> {
     pub(super) area: AreaFacts,
     pub(super) runs: &'a Runs,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<BlockPlace>,
     pub(super) page_bytes: u64,
 }
 

@@ -10,11 +10,11 @@ use super::case::{Case, is_shared_memory};
 use super::facts::Facts;
 use super::gain::{Blocks, Promised};
 use super::is_kernels;
-use super::reason::{Finding, Question, Reason, Refusal};
+use super::reason::{CensusQuestion, Finding, Reason, Refusal};
 use super::tmpfs::Home;
 use crate::alignment::Placed;
-use crate::census::block::{AreaFacts, Backing, Place, When};
-use crate::census::folios::{Cell, Kind, Size};
+use crate::census::block::{AreaFacts, Backing, BlockPlace, When};
+use crate::census::folios::{Cell, MemoryKind, Size};
 use crate::census::settings::{Allows, ThpSettings};
 use crate::census::{Access, Census};
 use crate::proc::smaps::Smap;
@@ -29,7 +29,7 @@ pub(super) struct FilePlan {
 
 pub(super) struct Judge<'a> {
     pub(super) census: &'a Census,
-    pub(super) question: &'a Question<'a>,
+    pub(super) question: &'a CensusQuestion<'a>,
     pub(super) facts: &'a Facts,
     pub(super) settings: ThpSettings<'a>,
     /// The largest folio order seen on each device: proof that the filesystem supports it.
@@ -46,11 +46,15 @@ pub(super) struct Judge<'a> {
 }
 
 impl<'a> Judge<'a> {
-    pub(super) fn new(census: &'a Census, question: &'a Question<'a>, facts: &'a Facts) -> Self {
+    pub(super) fn new(
+        census: &'a Census,
+        question: &'a CensusQuestion<'a>,
+        facts: &'a Facts,
+    ) -> Self {
         let mut seen_orders = BTreeMap::new();
         for mapping in census.processes.iter().flat_map(|process| &process.mappings) {
             for (kind, size, _) in mapping.tally.cells() {
-                if let (Kind::Text | Kind::File, Size::Order(order)) = (kind, size) {
+                if let (MemoryKind::Text | MemoryKind::File, Size::Order(order)) = (kind, size) {
                     let largest_order: &mut u32 =
                         seen_orders.entry(mapping.vma.device).or_default();
                     *largest_order = order.max(*largest_order);
@@ -111,14 +115,14 @@ impl<'a> Judge<'a> {
         }
         if vma.has_file() && !vma.is_congruent(case.target_bytes) {
             // Private copies no longer have a position in the file.
-            let copies = case.mapping.tally.of(Kind::Anon).mapped_bytes();
+            let copies = case.mapping.tally.of(MemoryKind::Anon).mapped_bytes();
             let bytes = all.saturating_sub(case.large_bytes).saturating_sub(copies);
             reasons.push(Case::reason(Refusal::Incongruent, bytes));
         }
         if vma.has_file() {
             self.file(case, &mut reasons);
         } else {
-            self.memory(case, Kind::Anon, &mut reasons);
+            self.memory(case, MemoryKind::Anon, &mut reasons);
         }
         self.large(case, &mut reasons);
         self.obstacles(case, &mut reasons);
@@ -132,14 +136,14 @@ impl<'a> Judge<'a> {
 
     fn file(&self, case: &Case<'_>, reasons: &mut Vec<Reason>) {
         let vma = &case.mapping.vma;
-        let anon = case.sum(|kind| kind == Kind::Anon, false).mapped_bytes();
+        let anon = case.sum(|kind| kind == MemoryKind::Anon, false).mapped_bytes();
         reasons.push(Case::reason(Refusal::PrivateCopy, anon));
-        let is_file = |kind| matches!(kind, Kind::Text | Kind::File);
+        let is_file = |kind| matches!(kind, MemoryKind::Text | MemoryKind::File);
         let small = case.sum(is_file, false).mapped_bytes();
         let filesystem = self.facts.filesystem(case);
         let is_memory = is_shared_memory(vma, filesystem);
-        if is_memory || case.sum(|kind| kind == Kind::Shmem, false).mapped_bytes() > 0 {
-            return self.memory(case, Kind::Shmem, reasons);
+        if is_memory || case.sum(|kind| kind == MemoryKind::Shmem, false).mapped_bytes() > 0 {
+            return self.memory(case, MemoryKind::Shmem, reasons);
         }
         if small == 0 {
             return;
@@ -155,19 +159,19 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn memory(&self, case: &Case<'_>, kind: Kind, reasons: &mut Vec<Reason>) {
+    fn memory(&self, case: &Case<'_>, kind: MemoryKind, reasons: &mut Vec<Reason>) {
         let is_kind = |other| match kind {
-            Kind::Anon => matches!(other, Kind::Anon | Kind::Text),
-            _ => matches!(other, Kind::Shmem | Kind::Text),
+            MemoryKind::Anon => matches!(other, MemoryKind::Anon | MemoryKind::Text),
+            _ => matches!(other, MemoryKind::Shmem | MemoryKind::Text),
         };
         let unknown = case.mapping.tally.sum(|other, size| is_kind(other) && size == Size::Unknown);
         let small = case.sum(is_kind, false).mapped_bytes() + unknown.mapped_bytes();
         if small == 0 {
             return;
         }
-        let home = if kind == Kind::Anon { Home::Kernel } else { self.facts.home(case) };
+        let home = if kind == MemoryKind::Anon { Home::Kernel } else { self.facts.home(case) };
         let allows = match kind {
-            Kind::Anon => self.settings.anon(case.target_bytes).map(|set| set.allows),
+            MemoryKind::Anon => self.settings.anon(case.target_bytes).map(|set| set.allows),
             _ => home.allows(&self.settings, case.target_bytes),
         };
         let smap = self.facts.smap(case);
@@ -232,7 +236,7 @@ impl<'a> Judge<'a> {
         if !vma.has_file() {
             return Backing::Anon;
         }
-        if case.mapping.tally.of(Kind::Shmem) != Cell::default() {
+        if case.mapping.tally.of(MemoryKind::Shmem) != Cell::default() {
             return Backing::Shmem;
         }
         if is_shared_memory(vma, self.facts.filesystem(case)) {
@@ -252,7 +256,7 @@ impl<'a> Judge<'a> {
         let touched = case.mapping.touched.as_ref()?;
         let geometry = self.census.geometry;
         let runs = if bytes == geometry.pmd_bytes() { &touched.pmd } else { &touched.contpte };
-        let place = Place::of(&case.mapping.vma);
+        let place = BlockPlace::of(&case.mapping.vma);
         Some(Blocks { area, runs, place, page_bytes: geometry.page_bytes })
     }
 
@@ -285,8 +289,9 @@ fn excepted(census: &Census, settings: &ThpSettings<'_>, facts: &Facts) -> BTree
 fn promised(census: &Census) -> Promised {
     let mut promised = Promised::default();
     let mappings = census.processes.iter().flat_map(|process| &process.mappings);
-    for mapping in mappings.filter(|mapping| mapping.tally.of(Kind::Shmem) != Cell::default()) {
-        if let (Some(place), Some(touched)) = (Place::of(&mapping.vma), &mapping.touched) {
+    for mapping in mappings.filter(|mapping| mapping.tally.of(MemoryKind::Shmem) != Cell::default())
+    {
+        if let (Some(place), Some(touched)) = (BlockPlace::of(&mapping.vma), &mapping.touched) {
             promised.see(place, &touched.pmd, census.geometry.page_bytes);
         }
     }

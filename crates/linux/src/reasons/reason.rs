@@ -168,7 +168,7 @@ pub struct Finding {
 /// Returns a filesystem's largest folio in bytes; 0 for base pages only, `None` if unknown.
 pub type FolioLimit<'a> = &'a dyn Fn(&str) -> Option<u64>;
 
-pub struct Question<'a> {
+pub struct CensusQuestion<'a> {
     pub system: &'a dyn System,
     pub limit: FolioLimit<'a>,
     pub verbs: &'a dyn Verbs,

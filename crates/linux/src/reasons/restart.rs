@@ -13,7 +13,7 @@ use super::allocated::Allocated;
 use super::case::Case;
 use super::heap;
 use super::judge::Judge;
-use super::reason::Question;
+use super::reason::CensusQuestion;
 use crate::census::settings::{Allows, InForce};
 use crate::proc::Task;
 use crate::proc::choice::Choice;
@@ -263,7 +263,7 @@ impl Judge<'_> {
     }
 
     pub(super) fn traits(&mut self, case: &Case<'_>) -> &Traits {
-        let Question { system, verbs, .. } = *self.question;
+        let CensusQuestion { system, verbs, .. } = *self.question;
         let of = || Traits::of(system, verbs, case.process);
         self.traits.entry(case.process.pid).or_insert_with(of)
     }

@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use super::error::RecordError;
 use super::finish::ended_of;
-use super::outcome::{Ended, Progress, Unrecorded};
+use super::outcome::{Progress, RecordEnd, Unrecorded};
 use crate::signals::Signals;
 
 const TICK: Duration = Duration::from_millis(50);
@@ -32,7 +32,7 @@ pub(super) fn pause(pidfd: Option<&OwnedFd>, tick: Duration) -> Result<(), Recor
     }
 }
 
-pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<Ended, RecordError> {
+pub(super) fn wait_for(child: &mut Child, signals: &Signals) -> Result<RecordEnd, RecordError> {
     let pidfd = pidfd_open(Pid::from_child(child), PidfdFlags::empty()).ok();
     loop {
         if let Some(status) = child.try_wait().map_err(RecordError::os("wait for the program"))? {

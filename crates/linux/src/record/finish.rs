@@ -9,7 +9,7 @@ use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
 use super::book::Book;
 use super::error::RecordError;
 use super::executions::Executions;
-use super::outcome::{Ended, Outcome, RecorderKind};
+use super::outcome::{RecordEnd, RecordOutcome, RecorderKind};
 use super::plan::Recording;
 use crate::proc::{Processor, host};
 use crate::system::Live;
@@ -33,13 +33,13 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
     }
 }
 
-pub(crate) fn ended_of(status: ExitStatus) -> Ended {
+pub(crate) fn ended_of(status: ExitStatus) -> RecordEnd {
     // Exit codes have 8 bits and signals 7: both fit.
     let byte = |number: i32| u8::try_from(number).unwrap_or(u8::MAX);
     match (status.code(), status.signal()) {
-        (Some(code), _) => Ended::Code(byte(code)),
-        (None, Some(signal)) => Ended::Signal(byte(signal)),
-        (None, None) => Ended::Code(0),
+        (Some(code), _) => RecordEnd::Code(byte(code)),
+        (None, Some(signal)) => RecordEnd::Signal(byte(signal)),
+        (None, None) => RecordEnd::Code(0),
     }
 }
 
@@ -75,10 +75,10 @@ impl Finish {
     pub(crate) fn complete(
         self,
         mut writer: Writer,
-        ended: Ended,
+        ended: RecordEnd,
         recorder: RecorderKind,
         started: Instant,
-    ) -> Result<Outcome, RecordError> {
+    ) -> Result<RecordOutcome, RecordError> {
         let meta = writer.meta_mut();
         meta.files = self.files;
         meta.layout = self.layout;
@@ -89,7 +89,7 @@ impl Finish {
         meta.ended = self.ended;
         meta.warnings.clone_from(&self.warnings);
         let summary = writer.finish()?;
-        Ok(Outcome {
+        Ok(RecordOutcome {
             path: summary.path,
             ended,
             stopped: None,

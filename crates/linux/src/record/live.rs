@@ -10,7 +10,7 @@
 //!   /proc of running processes --> attach ---------'
 //! ```
 //!
-//! Reading order: `seen` (the events), `page`, `format`, `rings`, `named` (their encoding),
+//! Reading order: `kernel_event` (the events), `page`, `format`, `rings`, `named` (their encoding),
 //! `handle`, `files`, `image`, `attach`, `tasks` (their meaning), `usage` (CPU time and faults),
 //! `hot` (pages written again), `start` (a command), `session` (the loop).
 //!
@@ -50,7 +50,7 @@ use super::book::Book;
 use super::child::wait_for;
 use super::error::RecordError;
 use super::finish::{self, Finish};
-use super::outcome::{Ended, Outcome, Progress, RecorderKind, Unrecorded};
+use super::outcome::{Progress, RecordEnd, RecordOutcome, RecorderKind, Unrecorded};
 use super::program::{self, Program};
 use crate::census::selection::Selection;
 use crate::environment::Host;
@@ -139,7 +139,7 @@ impl LiveRecording {
     /// # Errors
     /// A missing kernel feature, before anything is recorded; [`RecordError::Trace`] if the trace
     /// cannot be completed.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<RecordOutcome, RecordError> {
         let started = Instant::now();
         let hot = self.hot.map(Hot::new).transpose()?;
         let meta = finish::meta_of(self.command.clone(), RecorderKind::Live);
@@ -177,7 +177,7 @@ impl LiveRecording {
                 let pids = follow(&instance, selection)?;
                 session.attach(&pids)?;
                 let stopped = session.run(&signals, None, progress)?;
-                (CommandEnd::Ended(Ended::Code(0)), stopped)
+                (CommandEnd::Ended(RecordEnd::Code(0)), stopped)
             }
         };
         let (hot, last) = (session.hot_pages(), session.progress());
@@ -185,7 +185,7 @@ impl LiveRecording {
         let warnings = session.finish();
         let (ended, continuing) = match command_end {
             CommandEnd::Ended(ended) => (ended, None),
-            CommandEnd::Continues(child) => (Ended::Code(0), Some(child)),
+            CommandEnd::Continues(child) => (RecordEnd::Code(0), Some(child)),
         };
         let stopped = stopped.text(&self.subject);
         let text = stopped.clone().unwrap_or_else(|| ended.to_string());
@@ -208,7 +208,7 @@ impl LiveRecording {
             }
             None => ended,
         };
-        Ok(Outcome { ended, stopped, attached, hot, ..outcome? })
+        Ok(RecordOutcome { ended, stopped, attached, hot, ..outcome? })
     }
 }
 
@@ -282,10 +282,10 @@ fn refused(error: TracefsError) -> RecordError {
     }
 }
 
-fn exit_of(ended: Ended) -> (ExitKind, u64) {
+fn exit_of(ended: RecordEnd) -> (ExitKind, u64) {
     match ended {
-        Ended::Code(code) => (ExitKind::Process, code.into()),
-        Ended::Signal(signal) => (ExitKind::Signal, signal.into()),
+        RecordEnd::Code(code) => (ExitKind::Process, code.into()),
+        RecordEnd::Signal(signal) => (ExitKind::Signal, signal.into()),
     }
 }
 

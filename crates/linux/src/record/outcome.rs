@@ -9,12 +9,12 @@ use largefolio_trace::Attached;
 use super::error::RecordError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum RecordEnd {
     Code(u8),
     Signal(u8),
 }
 
-impl Ended {
+impl RecordEnd {
     /// Returns the exit status that a shell would report: the code, or 128 + the signal.
     ///
     /// ```
@@ -31,7 +31,7 @@ impl Ended {
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for RecordEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Code(code) => write!(f, "exit {code}"),
@@ -80,7 +80,7 @@ pub enum Unrecorded {
 }
 
 impl Unrecorded {
-    pub(super) fn after(recorded: &Result<Outcome, RecordError>) -> Self {
+    pub(super) fn after(recorded: &Result<RecordOutcome, RecordError>) -> Self {
         recorded.as_ref().map_or_else(|error| Self::Lost(error.to_string()), |_| Self::Written)
     }
 }
@@ -131,10 +131,10 @@ pub struct HotPages {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct RecordOutcome {
     pub path: PathBuf,
     /// How the program ended; 0 for attached processes that continue.
-    pub ended: Ended,
+    pub ended: RecordEnd,
     /// Why the recording ended before the program.
     pub stopped: Option<String>,
     pub nr_references: u64,

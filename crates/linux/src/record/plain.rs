@@ -10,7 +10,7 @@ use largefolio_trace::PlainRun;
 use super::error::RecordError;
 use super::plan::Recording;
 use crate::measure::counters::Counting;
-use crate::timed_run::{Ended, Sample, Watch, how_it_ended, timed};
+use crate::timed_run::{Sample, TimedRunEnd, Watch, how_it_ended, timed};
 
 impl Recording {
     /// Runs the plain program `nr` times. `progress` gets each run's number, from 1. The output is
@@ -55,12 +55,12 @@ impl Recording {
         let ended = timed(command, signals)?;
         let counters = counting.and_then(Counting::end);
         match ended {
-            Ended::Succeeded(sample) => Ok(PlainRun { counters, ..of(&sample) }),
-            Ended::Failed(status) => Err(RecordError::PlainRunFailed {
+            TimedRunEnd::Succeeded(sample) => Ok(PlainRun { counters, ..of(&sample) }),
+            TimedRunEnd::Failed(status) => Err(RecordError::PlainRunFailed {
                 command: PathBuf::from(program),
                 how: how_it_ended(status),
             }),
-            Ended::Stopped => Err(RecordError::Interrupted(signals.signal())),
+            TimedRunEnd::Stopped => Err(RecordError::Interrupted(signals.signal())),
         }
     }
 }

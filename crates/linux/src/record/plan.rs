@@ -14,7 +14,7 @@ use super::tools::{self, Emulator};
 use crate::environment::{Environment, Host};
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Request<'a> {
+pub struct RecordRequest<'a> {
     pub command: &'a [OsString],
     /// Default: `<program>.folio` in the current directory.
     pub output: Option<&'a Path>,
@@ -36,7 +36,7 @@ impl Recording {
     ///
     /// # Errors
     /// The first problem, with its remedy.
-    pub fn new(request: &Request<'_>) -> Result<Self, RecordError> {
+    pub fn new(request: &RecordRequest<'_>) -> Result<Self, RecordError> {
         Self::in_environment(&Host, request)
     }
 
@@ -46,9 +46,9 @@ impl Recording {
     /// See [`Recording::new`].
     pub fn in_environment(
         environment: &dyn Environment,
-        request: &Request<'_>,
+        request: &RecordRequest<'_>,
     ) -> Result<Self, RecordError> {
-        let Request { command, output, root } = *request;
+        let RecordRequest { command, output, root } = *request;
         let program = program::resolve(environment, command, root)?;
         if environment.gives_rights(&program.elf) {
             return Err(RecordError::OtherRights(program.elf));

@@ -35,7 +35,7 @@ use super::child::wait_unrecorded;
 use super::error::RecordError;
 use super::files::Files;
 use super::finish::{self, Finish};
-use super::outcome::{Outcome, Progress, RecorderKind};
+use super::outcome::{Progress, RecordOutcome, RecorderKind};
 use super::plan::Recording;
 use super::tools::{self, Emulator};
 use crate::program::arch::Arch;
@@ -53,7 +53,7 @@ impl Recording {
     /// # Errors
     /// [`RecordError::Output`], [`RecordError::Os`] or [`RecordError::RecorderFailed`] before the
     /// program does anything; [`RecordError::Trace`] if the trace cannot be completed.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Outcome, RecordError> {
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<RecordOutcome, RecordError> {
         let Emulator { qemu, plugin } = &self.emulator;
         let started = Instant::now();
         let mut writer = Writer::create(&self.output, finish::meta(self, RecorderKind::Qemu))?;

@@ -34,12 +34,12 @@ const PASSED: [i32; 7] = [
 ];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
+pub enum ChildEnd {
     Code(u8),
     Signal(i32),
 }
 
-impl Ended {
+impl ChildEnd {
     fn of(status: ExitStatus) -> Self {
         match status.signal() {
             Some(signal) => Self::Signal(signal),
@@ -59,7 +59,7 @@ pub(super) enum ChildError {
 pub(super) fn run(
     command: &mut Command,
     sampling: Sampling,
-) -> Result<(Ended, Samples), ChildError> {
+) -> Result<(ChildEnd, Samples), ChildError> {
     let is_sampled = sampling == Sampling::On;
     let mask = Mask::block().map_err(ChildError::Wait)?;
     let mut child = spawn(command, mask.earlier)?;
@@ -68,7 +68,7 @@ pub(super) fn run(
         let rest = if is_sampled { sampler.rest() } else { Duration::from_secs(1) };
         let signal = mask.next(rest).map_err(ChildError::Wait)?;
         if let Some(status) = child.try_wait().map_err(ChildError::Wait)? {
-            return Ok((Ended::of(status), sampler.samples));
+            return Ok((ChildEnd::of(status), sampler.samples));
         }
         if let Some(signal) = signal {
             pass_on(&child, signal);

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
-use super::child::{self, ChildError, Ended};
+use super::child::{self, ChildEnd, ChildError};
 use super::fallback::Fallback;
 use super::heap::Heap;
 use super::inherited;
@@ -39,7 +39,7 @@ pub enum Text {
 }
 
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ProgramRequest {
     pub text: Text,
     pub heap_bytes: Option<u64>,
     pub voice: Voice,
@@ -84,7 +84,7 @@ pub struct Launch {
 
 #[derive(Debug)]
 pub struct Watched {
-    pub ended: Ended,
+    pub ended: ChildEnd,
     pub samples: Samples,
     pub elapsed: Duration,
 }
@@ -107,7 +107,7 @@ impl Launch {
     ///
     /// # Errors
     /// If there is no such program. Any other failure is a [`Fallback`].
-    pub fn new(request: &Request) -> Result<Self, RunError> {
+    pub fn new(request: &ProgramRequest) -> Result<Self, RunError> {
         let started = Instant::now();
         let name = request.command.first().cloned().unwrap_or_default();
         let program = Program::of(&name).map_err(|unknown| match unknown {
@@ -132,7 +132,7 @@ impl Launch {
         Ok(plan)
     }
 
-    fn prepare(&mut self, request: &Request, program: &Program) {
+    fn prepare(&mut self, request: &ProgramRequest, program: &Program) {
         let is_requested = request.text != Text::Off || request.heap_bytes.is_some();
         let Some((file, elf)) = program.elf.as_ref().filter(|_| is_requested) else {
             if is_requested {
@@ -170,7 +170,13 @@ impl Launch {
         self.text(request, program, Own { path: file, elf }, &libraries);
     }
 
-    fn text(&mut self, request: &Request, program: &Program, own: Own<'_>, more: &[PathBuf]) {
+    fn text(
+        &mut self,
+        request: &ProgramRequest,
+        program: &Program,
+        own: Own<'_>,
+        more: &[PathBuf],
+    ) {
         match request.text {
             Text::Off => {}
             Text::Large => self.large(own, more),

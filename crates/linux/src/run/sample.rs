@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use crate::census::folios::{Cell, Kind};
+use crate::census::folios::{Cell, MemoryKind};
 use crate::census::{self, Access};
 use crate::geometry::Geometry;
 use crate::proc::Task;
@@ -127,7 +127,7 @@ impl Text {
 /// Returns the text of all processes, each page once, if folio sizes are visible.
 fn text(system: &dyn System, pids: &[u32]) -> Option<Cell> {
     let census = census::take(system, pids).ok().filter(|census| census.access == Access::Full)?;
-    Some(census.totals.of(Kind::Text))
+    Some(census.totals.of(MemoryKind::Text))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::persist::Place;
+use crate::persist::FilePlace;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Record {
@@ -26,7 +26,7 @@ pub struct Entry {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileEntry {
-    pub place: Place,
+    pub place: FilePlace,
     /// Texts the file can contain: the last one, and the previous one if a replacement was
     /// interrupted.
     pub(super) texts: Vec<String>,

@@ -14,12 +14,12 @@ use super::TuneError;
 use super::entry::{Entry, FileEntry, Record};
 use super::record::{Foreign, Store};
 use crate::persist::boot::Lasting;
-use crate::persist::{Listed, PersistError, Piece, Place, Planned, State, folder};
+use crate::persist::{FilePiece, FilePlace, Listed, PersistError, Planned, State, folder};
 use crate::shell::as_root;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    pub place: Place,
+    pub place: FilePlace,
     pub path: PathBuf,
     pub outcome: Removal,
 }
@@ -48,7 +48,7 @@ impl Store {
     /// A failure of the record or of a file.
     pub fn persist(
         &self,
-        pieces: &[Piece],
+        pieces: &[FilePiece],
         settings: &[Lasting],
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<Vec<Planned>, TuneError> {
@@ -171,7 +171,7 @@ impl Record {
 pub fn planned(
     root: &Path,
     files: &[FileEntry],
-    pieces: &[Piece],
+    pieces: &[FilePiece],
 ) -> Result<Vec<Planned>, TuneError> {
     let mut all = Vec::new();
     for piece in pieces {
@@ -222,8 +222,8 @@ pub fn listed(root: &Path, files: &[FileEntry]) -> Vec<Listed> {
             _ => State::Changed,
         };
     let recorded = files.iter().map(|entry| (entry.place.clone(), state(entry)));
-    let is_new = |place: &Place| files.iter().all(|entry| entry.place != *place);
-    let others = Place::all_used(root).into_iter().filter(is_new);
+    let is_new = |place: &FilePlace| files.iter().all(|entry| entry.place != *place);
+    let others = FilePlace::all_used(root).into_iter().filter(is_new);
     let all = recorded.chain(others.map(|place| (place, State::Unrecorded)));
     all.map(|(place, state)| Listed { path: place.path(root), state }).collect()
 }

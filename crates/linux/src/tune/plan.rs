@@ -13,14 +13,14 @@ use crate::persist::boot::Lasting;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ChangeSet {
-    pub changes: Vec<Change>,
+    pub changes: Vec<TuneChange>,
     pub kept: Vec<Kept>,
     pub missing: Vec<Missing>,
     pub warnings: Vec<Warning>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
+pub struct TuneChange {
     pub name: String,
     pub now: String,
     pub planned: String,
@@ -128,6 +128,6 @@ impl ChangeSet {
     }
 
     fn add(&mut self, name: String, now: String, planned: String, why: String) {
-        self.changes.push(Change { name, now, planned, why });
+        self.changes.push(TuneChange { name, now, planned, why });
     }
 }

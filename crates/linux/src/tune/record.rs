@@ -15,7 +15,7 @@ use serde::Serialize;
 use super::TuneError;
 use super::catalog::Catalog;
 use super::entry::{Entry, Record};
-use super::plan::{Change, ChangeSet};
+use super::plan::{ChangeSet, TuneChange};
 use crate::proc::host;
 use crate::setting::{self, Locked};
 
@@ -169,7 +169,7 @@ impl Store {
     pub(super) fn rounded(
         &self,
         catalog: &Catalog,
-        change: &Change,
+        change: &TuneChange,
         record: &mut Record,
     ) -> Result<Option<Rounded>, TuneError> {
         let now = catalog.read(&change.name)?.value;

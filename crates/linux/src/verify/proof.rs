@@ -19,7 +19,7 @@
 //! Invariant Q1: rounds are dropped because of their folios and faults, never because of the
 //! compared value. A comparison of faults, memory or folios themselves uses all undisturbed rounds.
 
-use super::rounds::{Rounds, Run};
+use super::rounds::{LoadRun, Rounds};
 use crate::measure::Spread;
 
 /// Smallest difference that counts.
@@ -60,7 +60,7 @@ pub struct Proved {
     pub nr_unlike: usize,
 }
 
-type Difference = fn(&Run, &Run) -> Option<f64>;
+type Difference = fn(&LoadRun, &LoadRun) -> Option<f64>;
 const DIFFERENCES: [(&str, Difference); 2] = [("folios", folios), ("faults", faults)];
 
 #[must_use]
@@ -105,7 +105,7 @@ pub(super) fn undisturbed(all: &Rounds) -> Rounds {
     Rounds { plain, changed, is_stopped: all.is_stopped, too_dear: all.too_dear, untimed }
 }
 
-fn disturbance((plain, changed): (&Run, &Run)) -> Option<String> {
+fn disturbance((plain, changed): (&LoadRun, &LoadRun)) -> Option<String> {
     plain.disturbance.clone().or_else(|| changed.disturbance.clone())
 }
 
@@ -174,8 +174,8 @@ fn unproved(difference: &[ObservedDifference], at: usize) -> Option<String> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "bytes of a process")]
-fn folios(one: &Run, other: &Run) -> Option<f64> {
-    let memory = |run: &Run| match &run.served {
+fn folios(one: &LoadRun, other: &LoadRun) -> Option<f64> {
+    let memory = |run: &LoadRun| match &run.served {
         Some(served) => served.memory.clone(),
         None => run.memory.clone(),
     };
@@ -197,8 +197,8 @@ fn folios(one: &Run, other: &Run) -> Option<f64> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "faults of a run")]
-fn faults(one: &Run, other: &Run) -> Option<f64> {
-    let nr = |run: &Run| match &run.served {
+fn faults(one: &LoadRun, other: &LoadRun) -> Option<f64> {
+    let nr = |run: &LoadRun| match &run.served {
         Some(served) => served.nr_minor_faults,
         None => run.sample.nr_minor_faults,
     };

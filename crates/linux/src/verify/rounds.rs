@@ -9,7 +9,7 @@ use super::metric::{self, Metric, Source};
 use super::server::{READY, Ready, Served, Server, shell};
 use crate::timed_run::memory_sample::{self, MemorySample, When};
 use crate::timed_run::output::Output;
-use crate::timed_run::{Ended, Observed, RunOptions, Sample, Watch, how_it_ended, observed};
+use crate::timed_run::{Observed, RunOptions, Sample, TimedRunEnd, Watch, how_it_ended, observed};
 
 /// With fewer rounds an interval is mostly luck, so the verdict is inconclusive.
 pub const NR_ROUNDS_MIN: usize = 10;
@@ -83,7 +83,7 @@ pub struct Measure {
 }
 
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Run {
+pub struct LoadRun {
     pub sample: Sample,
     pub memory: Option<MemorySample>,
     pub served: Option<Served>,
@@ -94,7 +94,7 @@ pub struct Run {
     pub disturbance: Option<String>,
 }
 
-impl Run {
+impl LoadRun {
     /// Returns the CPU time of the server, or of the command. Other programs disturb it least.
     fn cpu(&self) -> Duration {
         match &self.served {
@@ -115,20 +115,20 @@ fn is_noise(before: Duration, now: Duration) -> bool {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Rounds {
-    pub plain: Vec<Run>,
-    pub changed: Vec<Run>,
+    pub plain: Vec<LoadRun>,
+    pub changed: Vec<LoadRun>,
     pub is_stopped: bool,
     /// Fraction of a run that a memory sample takes, if it is too much. No run is then sampled.
     pub too_dear: Option<f64>,
     /// A run of each arm after the rounds, sampled and untimed, if no round was sampled.
-    pub untimed: Option<[Run; 2]>,
+    pub untimed: Option<[LoadRun; 2]>,
 }
 
 impl Rounds {
     /// Returns the sampled plain and changed runs: the rounds, or the untimed runs if there are
     /// none.
-    pub(super) fn looked_at(&self) -> (&[Run], &[Run]) {
-        let has_memory = |run: &Run| run.memory.is_some();
+    pub(super) fn looked_at(&self) -> (&[LoadRun], &[LoadRun]) {
+        let has_memory = |run: &LoadRun| run.memory.is_some();
         match &self.untimed {
             Some([plain, changed]) if !self.plain.iter().any(has_memory) => {
                 (std::slice::from_ref(plain), std::slice::from_ref(changed))
@@ -201,7 +201,7 @@ pub fn alternate(
             let when = When::near_end(wall);
             Turn { name, round: 0, measure, signals, when, is_noisy }.run(arm)
         };
-        let wall = |runs: &[Run]| runs.last().map_or(Duration::ZERO, |run| run.sample.wall);
+        let wall = |runs: &[LoadRun]| runs.last().map_or(Duration::ZERO, |run| run.sample.wall);
         let plain_sample = sample_once(plain, wall(&rounds.plain))?;
         let of_changed = if plain_sample.is_some() {
             sample_once(changed, wall(&rounds.changed))?
@@ -223,16 +223,16 @@ struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    fn run(&self, arm: &mut dyn Arm) -> Result<Option<Run>, VerifyError> {
+    fn run(&self, arm: &mut dyn Arm) -> Result<Option<LoadRun>, VerifyError> {
         let prepared =
             arm.prepare().map_err(|source| VerifyError::Prepare { arm: self.name, source });
         let result = prepared.and_then(|()| self.prepared(arm));
         let disturbance = arm.disturbance();
         arm.finish();
-        Ok(result?.map(|run| Run { disturbance, ..run }))
+        Ok(result?.map(|run| LoadRun { disturbance, ..run }))
     }
 
-    fn prepared(&self, arm: &dyn Arm) -> Result<Option<Run>, VerifyError> {
+    fn prepared(&self, arm: &dyn Arm) -> Result<Option<LoadRun>, VerifyError> {
         // A signal during the preparation ends the rounds before a command starts.
         if self.signals.is_stopped() {
             return Ok(None);
@@ -253,7 +253,7 @@ impl Turn<'_> {
         &self,
         arm: &dyn Arm,
         server: &mut Option<Server>,
-    ) -> Result<Option<Run>, VerifyError> {
+    ) -> Result<Option<LoadRun>, VerifyError> {
         if let Some(text) = &self.measure.prepare
             && self.script("--prepare", text, server, None)?.is_none()
         {
@@ -262,13 +262,13 @@ impl Turn<'_> {
         let nr_rehearsals = if arm.is_rehearsed() { self.rehearse(arm, server)? } else { Some(0) };
         let Some(nr_rehearsals) = nr_rehearsals else { return Ok(None) };
         let Some(run) = self.once(arm, server)? else { return Ok(None) };
-        let run = Run { nr_rehearsals, ..run };
+        let run = LoadRun { nr_rehearsals, ..run };
         let Source::Command(text) = &self.measure.metric.source else { return Ok(Some(run)) };
         let Some(printed) = self.script("--metric", text, server, Some(READY))? else {
             return Ok(None);
         };
         let value = metric::number(&printed).map_err(|why| self.no_metric(why))?;
-        Ok(Some(Run { metric: Some(value), ..run }))
+        Ok(Some(LoadRun { metric: Some(value), ..run }))
     }
 
     /// Runs it until two runs in a row take the same CPU time, up to the maximum, or twice if the
@@ -296,7 +296,11 @@ impl Turn<'_> {
         Ok(Some(NR_REHEARSALS_MAX))
     }
 
-    fn once(&self, arm: &dyn Arm, server: &mut Option<Server>) -> Result<Option<Run>, VerifyError> {
+    fn once(
+        &self,
+        arm: &dyn Arm,
+        server: &mut Option<Server>,
+    ) -> Result<Option<LoadRun>, VerifyError> {
         let command = arm.command();
         let program = command.get_program().to_string_lossy().into_owned();
         let pattern = match &self.measure.metric.source {
@@ -312,24 +316,24 @@ impl Turn<'_> {
         };
         let Observed { ended, memory: sample_once, output, left } =
             observed(command, self.signals, &options)?;
-        if matches!(ended, Ended::Stopped) {
+        if matches!(ended, TimedRunEnd::Stopped) {
             return Ok(None);
         }
         if let Some(server) = server {
             server.check_alive("during the load")?;
         }
         let sample = match ended {
-            Ended::Succeeded(sample) => sample,
-            Ended::Stopped => return Ok(None),
-            Ended::Failed(status) => {
+            TimedRunEnd::Succeeded(sample) => sample,
+            TimedRunEnd::Stopped => return Ok(None),
+            TimedRunEnd::Failed(status) => {
                 let (how, arm, round) = (how_it_ended(status), self.name, self.round);
                 return Err(VerifyError::Failed { command: program, how, arm, round });
             }
         };
         let metric = pattern.map(|pattern| metric::find(pattern, &output)).transpose();
         let metric = metric.map_err(|why| self.no_metric(why))?;
-        let run = Run { sample, memory: sample_once, metric, left, ..Run::default() };
-        Ok(Some(Run { served: server.as_ref().map(Server::served), ..run }))
+        let run = LoadRun { sample, memory: sample_once, metric, left, ..LoadRun::default() };
+        Ok(Some(LoadRun { served: server.as_ref().map(Server::served), ..run }))
     }
 
     fn script(
@@ -349,16 +353,16 @@ impl Turn<'_> {
         let Observed { ended, output, left, .. } = observed(shell(text), self.signals, &options)?;
         let too_long = limit.filter(|limit| start.elapsed() > *limit);
         let how = match (ended, left) {
-            (Ended::Stopped, _) => return Ok(None),
-            (Ended::Failed(status), _) => {
+            (TimedRunEnd::Stopped, _) => return Ok(None),
+            (TimedRunEnd::Failed(status), _) => {
                 if let Some(server) = server {
                     server.check_alive("during a command of --prepare or --metric")?;
                 }
                 let killed = |limit: Duration| format!("took more than {} s", limit.as_secs());
                 too_long.map_or_else(|| how_it_ended(status), killed)
             }
-            (Ended::Succeeded(_), None) => return Ok(Some(output)),
-            (Ended::Succeeded(_), Some(left)) => {
+            (TimedRunEnd::Succeeded(_), None) => return Ok(Some(output)),
+            (TimedRunEnd::Succeeded(_), Some(left)) => {
                 format!("left {left} running, which was killed (--server starts a server)")
             }
         };

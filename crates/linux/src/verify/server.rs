@@ -23,7 +23,7 @@ use crate::timed_run::family::{Family, join, new_cgroup};
 use crate::timed_run::memory_sample::MemorySample;
 use crate::timed_run::output::{Capture, Output};
 use crate::timed_run::{
-    Ended, RunOptions, TimedRunError, Watch, how_it_ended, observed, start_error,
+    RunOptions, TimedRunEnd, TimedRunError, Watch, how_it_ended, observed, start_error,
 };
 
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -99,9 +99,9 @@ impl Server {
                     let mut shell = shell(text);
                     shell.stdout(Stdio::null()).stderr(Stdio::null());
                     match observed(shell, signals, &options)?.ended {
-                        Ended::Succeeded(_) => true,
-                        Ended::Stopped => false,
-                        Ended::Failed(status) => {
+                        TimedRunEnd::Succeeded(_) => true,
+                        TimedRunEnd::Stopped => false,
+                        TimedRunEnd::Failed(status) => {
                             why = format!("the last time, the command {}", how_it_ended(status));
                             false
                         }

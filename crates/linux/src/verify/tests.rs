@@ -9,12 +9,12 @@ use std::time::Duration;
 use super::VerifyError;
 use super::metric::{Better, Metric, Source, pattern};
 use super::proof::{Dropped, Proved, Trace};
-use super::rounds::{Arm, ArmError, Measure, Rounds, Run, Until, alternate};
+use super::rounds::{Arm, ArmError, LoadRun, Measure, Rounds, Until, alternate};
 use super::server::Ready;
 use super::verdict::{Doubt, Verdict, compare, conclude, doubts, judge, nr_rounds_until};
 use crate::measure::bootstrap::Interval;
 use crate::timed_run::output::Output;
-use crate::timed_run::{Ended, Sample, Watch, timed};
+use crate::timed_run::{Sample, TimedRunEnd, Watch, timed};
 
 fn shell(script: &str) -> Command {
     let mut command = Command::new("/bin/sh");
@@ -156,7 +156,7 @@ fn a_sample_has_the_time_and_the_faults_of_the_command_and_its_children() {
     let _turn = in_turn();
     let watch = Watch::start().unwrap();
     let sample = |script: &str| match timed(shell(script), &watch).unwrap() {
-        Ended::Succeeded(sample) => sample,
+        TimedRunEnd::Succeeded(sample) => sample,
         other => panic!("{other:?}"),
     };
     let idle = sample("exit 0");
@@ -172,7 +172,7 @@ fn what_a_command_leaves_running_is_ended_with_it() {
     let watch = Watch::start().unwrap();
     let file = tempfile::NamedTempFile::new().unwrap();
     let script = format!("sleep 1000 & echo $! >{}", file.path().display());
-    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Succeeded(_)));
+    assert!(matches!(timed(shell(&script), &watch).unwrap(), TimedRunEnd::Succeeded(_)));
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
 }
@@ -188,7 +188,7 @@ fn an_orphan_in_a_group_of_its_own_is_ended_and_what_this_process_started_is_not
     // timeout(1) makes a group in the same session.
     let inner = format!("echo $$ >{path}; exec sleep 1000");
     let script = format!("timeout 1000 sh -c '{inner}' & until test -s {path}; do :; done");
-    assert!(matches!(timed(shell(&script), &watch).unwrap(), Ended::Succeeded(_)));
+    assert!(matches!(timed(shell(&script), &watch).unwrap(), TimedRunEnd::Succeeded(_)));
     let pid = fs::read_to_string(file.path()).unwrap().trim().to_owned();
     assert!(is_gone(&pid), "process {pid} is still there");
     assert_eq!(own.try_wait().unwrap(), None);
@@ -369,14 +369,14 @@ fn scripts_beside_the_rounds_fail_loudly() {
     }
 }
 
-fn runs(walls_ms: &[u64], faults: u64) -> Vec<Run> {
+fn runs(walls_ms: &[u64], faults: u64) -> Vec<LoadRun> {
     let of = |ms: &u64| Sample {
         wall: Duration::from_millis(*ms),
         user: Duration::from_millis(*ms / 2),
         nr_minor_faults: faults,
         ..Sample::default()
     };
-    walls_ms.iter().map(|ms| Run { sample: of(ms), ..Run::default() }).collect()
+    walls_ms.iter().map(|ms| LoadRun { sample: of(ms), ..LoadRun::default() }).collect()
 }
 
 #[test]

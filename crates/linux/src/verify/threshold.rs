@@ -19,7 +19,7 @@ pub struct Threshold {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum ThresholdOutcome {
     Passed,
     Failed,
     Open(Undecided),
@@ -56,10 +56,10 @@ impl Threshold {
 
     /// Judges the ratio, changed over plain. `nr` rounds have the quantity.
     #[must_use]
-    pub fn judge(&self, ratio: Option<&Interval>, nr: usize) -> Outcome {
+    pub fn judge(&self, ratio: Option<&Interval>, nr: usize) -> ThresholdOutcome {
         let limit = 1.0 + self.percent / 100.0;
         let Some(ratio) = ratio.filter(|ratio| ratio.n >= NR_ROUNDS_MIN) else {
-            return Outcome::Open(Undecided::FewRounds { nr });
+            return ThresholdOutcome::Open(Undecided::FewRounds { nr });
         };
         let (is_beyond, is_within) = if self.is_above {
             (ratio.low > limit, ratio.high <= limit)
@@ -67,9 +67,9 @@ impl Threshold {
             (ratio.high < limit, ratio.low >= limit)
         };
         match (is_beyond, is_within) {
-            (true, _) => Outcome::Failed,
-            (_, true) => Outcome::Passed,
-            _ => Outcome::Open(Undecided::Inside),
+            (true, _) => ThresholdOutcome::Failed,
+            (_, true) => ThresholdOutcome::Passed,
+            _ => ThresholdOutcome::Open(Undecided::Inside),
         }
     }
 }
@@ -104,16 +104,16 @@ mod tests {
             let ratio = Interval { median: f64::midpoint(low, high), low, high, n };
             limit.judge(Some(&ratio), n)
         };
-        assert_eq!(of(&above, 1.03, 1.10, 10), Outcome::Failed);
-        assert_eq!(of(&above, 0.98, 1.02, 10), Outcome::Passed);
-        assert_eq!(of(&above, 0.98, 1.03, 10), Outcome::Open(Undecided::Inside));
-        let few = |nr| Outcome::Open(Undecided::FewRounds { nr });
+        assert_eq!(of(&above, 1.03, 1.10, 10), ThresholdOutcome::Failed);
+        assert_eq!(of(&above, 0.98, 1.02, 10), ThresholdOutcome::Passed);
+        assert_eq!(of(&above, 0.98, 1.03, 10), ThresholdOutcome::Open(Undecided::Inside));
+        let few = |nr| ThresholdOutcome::Open(Undecided::FewRounds { nr });
         assert_eq!(of(&above, 1.03, 1.10, 9), few(9));
         assert_eq!(above.judge(None, 0), few(0));
         // None in most plain runs, some in the changed ones.
-        assert_eq!(of(&above, f64::INFINITY, f64::INFINITY, 10), Outcome::Failed);
-        assert_eq!(of(&above, 1.0, f64::INFINITY, 10), Outcome::Open(Undecided::Inside));
-        assert_eq!(of(&below, 0.90, 0.97, 10), Outcome::Failed);
-        assert_eq!(of(&below, 0.99, 1.10, 10), Outcome::Passed);
+        assert_eq!(of(&above, f64::INFINITY, f64::INFINITY, 10), ThresholdOutcome::Failed);
+        assert_eq!(of(&above, 1.0, f64::INFINITY, 10), ThresholdOutcome::Open(Undecided::Inside));
+        assert_eq!(of(&below, 0.90, 0.97, 10), ThresholdOutcome::Failed);
+        assert_eq!(of(&below, 0.99, 1.10, 10), ThresholdOutcome::Passed);
     }
 }

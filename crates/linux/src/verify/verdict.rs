@@ -2,8 +2,8 @@
 
 use super::metric::{Better, Metric};
 use super::proof::{Proved, Trace, prove, undisturbed};
-use super::rounds::{NR_ROUNDS_MIN, Rounds, Run};
-use super::threshold::{Outcome, Threshold};
+use super::rounds::{LoadRun, NR_ROUNDS_MIN, Rounds};
+use super::threshold::{Threshold, ThresholdOutcome};
 use crate::measure::Spread;
 use crate::measure::bootstrap::Interval;
 
@@ -80,10 +80,14 @@ pub struct Compared {
 struct Quantity {
     name: &'static str,
     unit: &'static str,
-    of: fn(&Run) -> Option<f64>,
+    of: fn(&LoadRun) -> Option<f64>,
 }
 
-const fn quantity(name: &'static str, unit: &'static str, of: fn(&Run) -> Option<f64>) -> Quantity {
+const fn quantity(
+    name: &'static str,
+    unit: &'static str,
+    of: fn(&LoadRun) -> Option<f64>,
+) -> Quantity {
     Quantity { name, unit, of }
 }
 
@@ -117,7 +121,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 #[must_use]
-pub fn value(run: &Run, name: &str) -> Option<f64> {
+pub fn value(run: &LoadRun, name: &str) -> Option<f64> {
     match QUANTITIES.iter().find(|quantity| quantity.name == name) {
         Some(quantity) => (quantity.of)(run),
         None => run.metric,
@@ -288,7 +292,7 @@ pub fn doubts(proved: &Proved, trace: Trace) -> Vec<Doubt> {
 }
 
 #[derive(Clone, Debug)]
-pub struct Question {
+pub struct VerifyQuestion {
     pub metric: Metric,
     /// Differences below it do not count. 0.01 is one percent.
     pub margin: f64,
@@ -302,12 +306,12 @@ pub struct Judged {
     /// Every quantity over those. Faults, memory and folios use all undisturbed rounds.
     pub compared: Vec<Compared>,
     pub verdict: Verdict,
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<ThresholdOutcome>,
 }
 
 impl Judged {
     #[must_use]
-    pub fn of(rounds: &Rounds, question: &Question) -> Self {
+    pub fn of(rounds: &Rounds, question: &VerifyQuestion) -> Self {
         let proved = prove(rounds, question.trace);
         let calm = undisturbed(rounds);
         let of_unit = |unit: &str| if selects(unit) { &calm } else { &proved.rounds };

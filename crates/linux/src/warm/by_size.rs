@@ -28,7 +28,7 @@ use super::file::{FILL_BYTES, Part, SPARE_BYTES, Warm, WarmError, Warmed, wanted
 use super::refusal::{WarmRefusal, refused};
 use super::users::Users;
 use crate::census::file::cached_part;
-use crate::census::folios::{Kind, Size};
+use crate::census::folios::{MemoryKind, Size};
 use crate::filesystem;
 use crate::geometry::Geometry;
 use crate::residency::Cached;
@@ -139,7 +139,7 @@ impl<'w> BySize<'w> {
     fn large_bytes(&self) -> Option<u64> {
         let cached = cached_part(&self.warm.path, self.part.clone()).ok()?;
         let order = self.geometry.contpte_order;
-        let is_large = |kind, size| kind == Kind::File && size >= Size::Order(order);
+        let is_large = |kind, size| kind == MemoryKind::File && size >= Size::Order(order);
         let large = cached.sum(is_large).mapped_bytes();
         // The last folio can extend beyond the last whole block.
         Some(large.min(self.result.possible_bytes))

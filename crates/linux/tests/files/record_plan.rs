@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_linux::environment::{Environment, Host, Node};
 use largefolio_linux::record::tools::{Emulator, escape_commas};
-use largefolio_linux::record::{RecordError, Recording, Request, program};
+use largefolio_linux::record::{RecordError, RecordRequest, Recording, program};
 
 /// A machine: files with their first bytes, and QEMU's answer to the probe.
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Table {
     fn plan(&self, command: &[&str]) -> Result<Recording, RecordError> {
         let command: Vec<OsString> = command.iter().map(OsString::from).collect();
         let output = std::env::temp_dir().join("largefolio-plan-test.folio");
-        let request = Request { command: &command, output: Some(&output), root: None };
+        let request = RecordRequest { command: &command, output: Some(&output), root: None };
         Recording::in_environment(self, &request)
     }
 
@@ -256,11 +256,11 @@ fn an_unwritable_output_is_found_before_the_program_starts() {
     let command = [OsString::from("good")];
     for output in ["/nonexistent/x.folio", directory.path().to_str().expect("utf-8")] {
         let output = Some(Path::new(output));
-        let request = Request { command: &command, output, ..Request::default() };
+        let request = RecordRequest { command: &command, output, ..RecordRequest::default() };
         let refused = Recording::in_environment(&machine(), &request);
         assert!(matches!(refused, Err(RecordError::Output { .. })), "{output:?}: {refused:?}");
     }
-    let request = Request { command: &command, ..Request::default() };
+    let request = RecordRequest { command: &command, ..RecordRequest::default() };
     let plan = Recording::in_environment(&machine(), &request).expect("a plan");
     assert_eq!(plan.output(), Path::new("good.folio"));
 }

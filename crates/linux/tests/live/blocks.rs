@@ -10,8 +10,8 @@ use std::ops::Range;
 
 use largefolio_linux::census::block::{self, AreaFacts, Backing, When};
 use largefolio_linux::census::{self, smaps};
-use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Request};
-use largefolio_linux::reasons::{Question, findings};
+use largefolio_linux::collapse::{self, CollapseError, CollapseKind, CollapseRequest};
+use largefolio_linux::reasons::{CensusQuestion, findings};
 use largefolio_linux::remedies::Action;
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::system::Live;
@@ -240,7 +240,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
     let Some(program) = Program::start() else { return };
     let pid = program.held.pid();
     let census = census::take(&Live, &[pid]).unwrap();
-    let question = Question {
+    let question = CensusQuestion {
         system: &Live,
         limit: &|_| None,
         verbs: &LiveVerbs::default(),
@@ -258,7 +258,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
         sum += gain;
     }
     let kinds = vec![CollapseKind::Anon, CollapseKind::Shmem];
-    let request = Request { pid, kinds, is_named: true, min_bytes: M2 };
+    let request = CollapseRequest { pid, kinds, is_named: true, min_bytes: M2 };
     let outcome = match collapse::run(&request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => outcome,
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {

@@ -19,10 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 use largefolio_linux::census::file::{self, Empty};
-use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_linux::census::settings::{Allows, ThpSettings};
 use largefolio_linux::census::{self, Access, Census, smaps};
-use largefolio_linux::reasons::{Finding, Question, Reason, Refusal, findings};
+use largefolio_linux::reasons::{CensusQuestion, Finding, Reason, Refusal, findings};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::setting::Setting;
 use largefolio_linux::shell::as_root;
@@ -126,7 +126,8 @@ impl Scene {
     fn finding(&self, range: &Range<u64>) -> Option<Finding> {
         let census = self.census();
         let verbs = &LiveVerbs::default();
-        let question = Question { system: &Live, limit: &|_| None, verbs, nr_max: usize::MAX };
+        let question =
+            CensusQuestion { system: &Live, limit: &|_| None, verbs, nr_max: usize::MAX };
         let all_findings = findings(&census, &question);
         let at = |at: usize| census.processes[0].mappings[at].vma.range.contains(&range.start);
         all_findings.into_iter().find(|finding| at(finding.mapping))
@@ -230,7 +231,7 @@ fn a_forked_process_shares_and_counts_once() {
     scene.step();
     let parent = scene.child.id();
     let census = census::take(&Live, &[parent, child]).unwrap();
-    let pmd = |tally: &Tally| tally.of(Kind::Anon).pmd_bytes;
+    let pmd = |tally: &Tally| tally.of(MemoryKind::Anon).pmd_bytes;
     let [one, other] = census.processes.as_slice() else { panic!("two processes") };
     assert!(pmd(&one.tally) >= 4 * M, "{:?}", one.tally);
     assert_eq!(pmd(&one.tally), pmd(&other.tally));
@@ -326,7 +327,7 @@ fn a_file_cached_small_is_named_and_refilling_it_helps() {
     assert_eq!(scene.remedies(&range), [sentence]);
     drop(scene);
     let (_, tally) = remedied("file", &path, Refusal::CachedSmall);
-    assert_eq!(tally.of(Kind::Text).pmd_bytes, 4 * M, "refilled: {tally:?}");
+    assert_eq!(tally.of(MemoryKind::Text).pmd_bytes, 4 * M, "refilled: {tally:?}");
 }
 
 #[test]
@@ -361,7 +362,7 @@ fn pages_of_a_file_that_were_written_to_are_copies() {
     let path = small_file(dir.path(), 4 * M);
     let mut scene = Scene::start("file-copy", &path);
     let range = scene.step();
-    assert_eq!(scene.tally(&range).of(Kind::Anon).mapped_bytes(), M);
+    assert_eq!(scene.tally(&range).of(MemoryKind::Anon).mapped_bytes(), M);
     assert!(scene.refusals(&range).contains(&Refusal::PrivateCopy));
 }
 
@@ -389,7 +390,7 @@ fn totals_of_the_system_are_those_of_meminfo() {
         .map_while(|_| {
             let (unseen, census) = nr_unseen();
             let pmd = |kind| census.totals.of(kind).pmd_bytes;
-            assert!(pmd(Kind::Anon) >= 4 * M && pmd(Kind::Shmem) >= 4 * M);
+            assert!(pmd(MemoryKind::Anon) >= 4 * M && pmd(MemoryKind::Shmem) >= 4 * M);
             let hidden = if census.skipped.refused.is_empty() { 0 } else { hidden_before };
             (unseen != [hidden, 0]).then(|| format!("{unseen:?}: {:?}", census.totals))
         })
@@ -405,8 +406,8 @@ fn nr_unseen() -> ([i128; 2], Census) {
     let census = census::take(&Live, &census::all(&Live).unwrap()).unwrap();
     let pmd = |kind| i128::from(census.totals.of(kind).pmd_bytes);
     let [anon, shmem, file] = before.map(i128::from);
-    let other = pmd(Kind::Text) + pmd(Kind::File) + pmd(Kind::Shmem);
-    let unseen = [anon - pmd(Kind::Anon), shmem + file - other];
+    let other = pmd(MemoryKind::Text) + pmd(MemoryKind::File) + pmd(MemoryKind::Shmem);
+    let unseen = [anon - pmd(MemoryKind::Anon), shmem + file - other];
     (if before == figures() { unseen } else { [i128::MAX; 2] }, census)
 }
 
@@ -420,7 +421,7 @@ fn an_older_kernel_shows_the_same() {
         let mut mappings = census.processes[0].mappings.iter();
         mappings.find(|mapping| mapping.vma.range.contains(&range.start)).unwrap().tally.clone()
     });
-    assert!(new.of(Kind::Anon).pmd_bytes >= 4 * M, "{new:?}");
+    assert!(new.of(MemoryKind::Anon).pmd_bytes >= 4 * M, "{new:?}");
     assert_eq!(new, old);
 }
 

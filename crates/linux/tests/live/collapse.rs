@@ -5,7 +5,9 @@
 use std::io::Read as _;
 
 use largefolio_linux::census::smaps;
-use largefolio_linux::collapse::{self, CollapseError, CollapseKind, Outcome, Request};
+use largefolio_linux::collapse::{
+    self, CollapseError, CollapseKind, CollapseOutcome, CollapseRequest,
+};
 
 use crate::held::Held;
 
@@ -40,11 +42,11 @@ fn start() -> Option<Held> {
     Some(held)
 }
 
-fn request(pid: u32, kinds: &[CollapseKind]) -> Request {
-    Request { pid, kinds: kinds.to_vec(), is_named: true, min_bytes: M2 }
+fn request(pid: u32, kinds: &[CollapseKind]) -> CollapseRequest {
+    CollapseRequest { pid, kinds: kinds.to_vec(), is_named: true, min_bytes: M2 }
 }
 
-fn collapsed(request: &Request) -> Option<Outcome> {
+fn collapsed(request: &CollapseRequest) -> Option<CollapseOutcome> {
     match collapse::run(request, "folio collapse", &mut |_| {}) {
         Ok(outcome) => Some(outcome),
         Err(CollapseError::NotAllowed { .. } | CollapseError::OldKernel) => {

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use largefolio_linux::census;
 use largefolio_linux::geometry::Geometry;
-use largefolio_linux::reasons::{Question, findings};
+use largefolio_linux::reasons::{CensusQuestion, findings};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::remedies::{Action, Remedy};
 use largefolio_linux::setting::Setting;
@@ -83,7 +83,7 @@ impl Started {
         let census = census::take(&Live, &[self.0.pid()]).unwrap();
         let verbs = LiveVerbs::default();
         let limit = |_: &str| None;
-        let question = Question { system: &Live, limit: &limit, verbs: &verbs, nr_max: 100 };
+        let question = CensusQuestion { system: &Live, limit: &limit, verbs: &verbs, nr_max: 100 };
         let mappings = &census.processes[0].mappings;
         let private = findings(&census, &question);
         let mut private = private.into_iter().filter(|one| !mappings[one.mapping].vma.has_file());
@@ -169,7 +169,7 @@ fn no_start_is_promised_that_would_do_nothing() {
     let child: u32 = std::fs::read_to_string(children).unwrap().trim().parse().unwrap();
     let census = census::take(&Live, &[child]).unwrap();
     let (verbs, limit) = (LiveVerbs::default(), |_: &str| None);
-    let question = Question { system: &Live, limit: &limit, verbs: &verbs, nr_max: 1 };
+    let question = CensusQuestion { system: &Live, limit: &limit, verbs: &verbs, nr_max: 1 };
     let all_findings = findings(&census, &question);
     let remedies = &all_findings[0].remedies;
     assert!(remedies.iter().all(|remedy| !remedy.is_some()), "{remedies:?}");

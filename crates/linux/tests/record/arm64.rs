@@ -5,7 +5,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use largefolio_linux::record::Ended;
+use largefolio_linux::record::RecordEnd;
 use largefolio_trace::{Event, Op};
 
 use crate::recorded::{Recorded, compile, compile_for_arm64, has_arm64, record};
@@ -52,7 +52,7 @@ fn what_a_program_for_arm64_starts_is_recorded_too() {
     let [script, other] = [&script, &other.path].map(|path| path.to_str().expect("a name"));
     let trace = record(&made.path, &[own, other, script]);
     // 949, of which an exit code keeps 8 bits.
-    assert_eq!(trace.outcome.ended, Ended::Code(181));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(181));
     assert_eq!((trace.outcome.nr_processes, trace.outcome.nr_executions), (4, 2));
     let warnings = trace.outcome.warnings.join(" ");
     assert!(warnings.contains(other) && warnings.contains("architecture"), "{warnings}");

@@ -5,7 +5,7 @@ use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::Command;
 
-use largefolio_linux::record::Ended;
+use largefolio_linux::record::RecordEnd;
 use largefolio_trace::event::BORROWS_MEMORY;
 use largefolio_trace::{Event, ExitKind, Op};
 
@@ -98,7 +98,7 @@ fn a_program_gets_from_an_execve_what_it_gets_without_us() {
         let status = Command::new(&made.path).arg(&plain).arg(target).status().expect("a run");
         let arguments = [recorded.to_str(), target.to_str()].map(|path| path.expect("a name"));
         let trace = record(&made.path, &arguments);
-        assert_eq!((status.code(), trace.outcome.ended), (Some(42), Ended::Code(42)));
+        assert_eq!((status.code(), trace.outcome.ended), (Some(42), RecordEnd::Code(42)));
         let output = |path: &Path| fs::read_to_string(path).expect("the witness's output");
         assert!(output(&plain).lines().count() > 12, "{}", output(&plain));
         assert_eq!(output(&recorded), output(&plain));
@@ -118,7 +118,7 @@ fn a_shell_pipeline_is_recorded_whole() {
     let path = folder.path().join("lines");
     script(&path, "#!/bin/sh\nls / | sort -r | wc -l\nexit 7\n");
     let trace = record(&path, &[]);
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(7), 4));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(7), 4));
     let mut programs = executed(&trace);
     programs.sort();
     let names: Vec<_> = programs.iter().filter_map(|path| path.rsplit('/').next()).collect();
@@ -173,7 +173,7 @@ fn tries_that_fail_are_none() {
     script(&empty, "nothing that runs\n");
     let arguments = [lost.to_str(), empty.to_str(), Some("x")].map(|path| path.expect("a name"));
     let trace = record(&made.path, &arguments);
-    assert_eq!(trace.outcome.ended, Ended::Code(9), "{:?}", trace.outcome.warnings);
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(9), "{:?}", trace.outcome.warnings);
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
     assert_eq!(executed(&trace), [made.path.to_str().expect("a name")]);
     let base = trace.mapping(9).addr;
@@ -200,7 +200,7 @@ fn a_thread_that_executes_ends_the_others() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(6), 1));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(6), 1));
     let execve = trace.of(Op::Execve)[0];
     assert_eq!(execve.thread, 3, "the caller continues under its own id");
     let after = trace.events.iter().skip_while(|event| event.op != Op::Execve);
@@ -235,7 +235,7 @@ fn hundreds_of_processes_and_long_chains_are_recorded() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 73));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(3), 73));
     assert_eq!(trace.outcome.nr_executions, 30 + 72);
     let forks = trace.of(Op::Fork);
     let nr_borrowing = forks.iter().filter(|fork| fork.flags == BORROWS_MEMORY).count();
@@ -275,7 +275,7 @@ fn what_cannot_be_followed_runs_and_is_named() {
     }
     fs::set_permissions(&other, PermissionsExt::from_mode(0o4755)).expect("a mode");
     let trace = record(&made.path, &[other.to_str().expect("a name")]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     assert!(executed(&trace).is_empty());
     let warnings = trace.outcome.warnings.join("\n");
     assert!(warnings.contains("copy") && warnings.contains("no name"), "{warnings}");
@@ -291,11 +291,11 @@ fn record_without_root(main: &str) -> Option<Recorded> {
         return None;
     }
     let trace = record(&program(main, &[]).path, &[]);
-    if trace.outcome.ended == Ended::Code(2) {
+    if trace.outcome.ended == RecordEnd::Code(2) {
         largefolio_testkit::skipped!("only root can become another user: run as root");
         return None;
     }
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     Some(trace)
 }
 
@@ -365,7 +365,7 @@ fn a_tree_of_processes_is_recorded_whole() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 511));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(0), 511));
     let exits = trace.of(Op::Exit);
     assert!(exits.iter().all(|exit| exit.flags == ExitKind::Process as u32 && exit.pos == 0));
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);

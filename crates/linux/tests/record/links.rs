@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_linux::record::Ended;
+use largefolio_linux::record::RecordEnd;
 use largefolio_trace::event::LINK_MAX;
 use largefolio_trace::{Event, Op};
 
@@ -49,7 +49,7 @@ fn run(main: &str) -> Option<Recorded> {
         return None;
     }
     let trace = record(&compile(&format!("{START}{main}"), &["-O2"]).path, &[]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     assert!(trace.meta.links);
     check_targets(&trace);
     Some(trace)

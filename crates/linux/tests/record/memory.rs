@@ -1,7 +1,7 @@
 //! Recordings of single-threaded programs: counts, mappings, layout, files.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
-use largefolio_linux::record::{Ended, RecorderKind};
+use largefolio_linux::record::{RecordEnd, RecorderKind};
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
@@ -40,7 +40,7 @@ fn check_pages(flags: &[&str]) {
 
 fn check_pages_of(made: &Made) {
     let trace = record(&made.path, &[]);
-    assert!(matches!(trace.outcome.ended, Ended::Code(7 | 8)), "{:?}", trace.outcome.ended);
+    assert!(matches!(trace.outcome.ended, RecordEnd::Code(7 | 8)), "{:?}", trace.outcome.ended);
     assert_eq!(trace.outcome.recorder, RecorderKind::Qemu);
     assert_eq!((trace.outcome.nr_threads, trace.outcome.nr_processes), (1, 1));
     assert!(["exit 7", "exit 8"].contains(&trace.meta.ended.as_str()), "{}", trace.meta.ended);
@@ -173,7 +173,7 @@ fn transfers_have_their_file_and_position() {
     let made = compile(TRANSFERS, &[]);
     let name = made.dir.path().join("data");
     let trace = record(&made.path, &[name.to_str().expect("utf-8")]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     let (data, copy) = (trace.file("/data"), trace.file("/data.copy"));
     let events: Vec<_> = trace
         .events
@@ -266,7 +266,7 @@ fn segments_of_system_v_are_shared_memory() {
     }
     let made = compile(SEGMENTS, &["-O1"]);
     let trace = record(&made.path, &[]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     let len = 5 * 4096 + 1;
     let attached: Vec<_> = trace.of(Op::Mmap).into_iter().filter(|map| map.len == len).collect();
     let [p, q] = attached[..] else { panic!("attached: {attached:?}") };

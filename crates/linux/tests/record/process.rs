@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 
-use largefolio_linux::record::Ended;
+use largefolio_linux::record::RecordEnd;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::{ExitKind, Op};
 
@@ -200,7 +200,7 @@ fn a_vforked_child_has_its_parents_memory_until_it_ends() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(3), 2));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(3), 2));
     let fork = trace.events.iter().position(|event| event.op == Op::Fork).expect("a fork");
     assert_eq!(trace.events[fork].flags, BORROWS_MEMORY);
     let rest = &trace.events[fork + 1..];
@@ -234,7 +234,7 @@ fn a_spawned_program_is_recorded_and_the_parent_goes_on() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
     assert_eq!(trace.outcome.nr_processes, 2);
@@ -260,7 +260,7 @@ fn a_killed_program_keeps_its_last_references() {
         let main = format!("int main(void) {{ pages(9); fill(0, 9, 3); {death} return 0; }}");
         let made = program(&main, &[]);
         let trace = record(&made.path, &[]);
-        assert_eq!(trace.outcome.ended, Ended::Signal(signal));
+        assert_eq!(trace.outcome.ended, RecordEnd::Signal(signal));
         let base = trace.mapping(9).addr;
         assert_eq!(trace.count(Op::Write, None, base, base + 9 * 4096), 27);
         let exit = trace.events.last().expect("events");
@@ -299,7 +299,7 @@ fn a_program_that_closes_every_descriptor_is_still_recorded() {
     );
     let name = made.dir.path().join("victim");
     let trace = record(&made.path, &[name.to_str().expect("utf-8")]);
-    assert_eq!(trace.outcome.ended, Ended::Code(0), "{:?}", trace.outcome.warnings);
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0), "{:?}", trace.outcome.warnings);
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 9);
     assert_eq!(trace.of(Op::Exit).len(), 1);
@@ -322,7 +322,7 @@ fn a_first_thread_that_leaves_early_does_not_end_the_process() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!(trace.outcome.ended, Ended::Code(4));
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(4));
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(1), base, base + 9 * 4096), 18);
     let exits: Vec<_> =
@@ -369,7 +369,7 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
         &[],
     );
     let trace = record(&made.path, &[]);
-    assert_eq!(trace.outcome.ended, Ended::Code(7), "{:?}", trace.outcome.warnings);
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(7), "{:?}", trace.outcome.warnings);
     assert_eq!((trace.outcome.nr_processes, trace.outcome.nr_executions), (3, 1));
     assert!(trace.outcome.warnings.is_empty(), "{:?}", trace.outcome.warnings);
     let writes: u64 = trace.of(Op::Write).iter().map(|event| event.len).sum();
@@ -417,7 +417,7 @@ fn a_stranger_cannot_write_into_a_recording_of_root() {
     let trace = record(&made.path, &[]);
     let output = stranger.wait_with_output().expect("it ends");
     assert!(output.stdout.starts_with(b"tried /"), "it found the socket");
-    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (Ended::Code(0), 1));
+    assert_eq!((trace.outcome.ended, trace.outcome.nr_processes), (RecordEnd::Code(0), 1));
     assert_eq!(trace.count(Op::Write, None, 0x66_6000, 0x66_7000), 0);
     let base = trace.mapping(9).addr;
     assert_eq!(trace.count(Op::Write, Some(0), base, base + 9 * 4096), 18);

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 use largefolio_linux::environment::{Environment, Host, Node};
-use largefolio_linux::record::{Outcome, Recording, Request};
+use largefolio_linux::record::{RecordOutcome, RecordRequest, Recording};
 use largefolio_trace::{Batch, Event, Meta, Op, Reader};
 
 use tempfile::TempDir;
@@ -86,7 +86,7 @@ pub fn compile_for_arm64(source: &str, flags: &[&str]) -> Made {
 }
 
 pub struct Recorded {
-    pub outcome: Outcome,
+    pub outcome: RecordOutcome,
     pub meta: Meta,
     pub events: Vec<Event>,
 }
@@ -100,7 +100,7 @@ pub fn record_pausing(path: &Path, arguments: &[&str], pause: Duration) -> Recor
     let output = path.with_extension("folio");
     let mut command = vec![path.as_os_str().to_owned()];
     command.extend(arguments.iter().map(OsString::from));
-    let request = Request { command: &command, output: Some(&output), root: None };
+    let request = RecordRequest { command: &command, output: Some(&output), root: None };
     let plan = Recording::in_environment(&TestHost, &request).expect("a plan");
     let outcome = plan.run(&mut |_| std::thread::sleep(pause)).expect("a recording");
     let (meta, events) = read(&output);

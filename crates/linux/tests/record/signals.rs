@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use largefolio_linux::record::{Ended, Recording, Request};
+use largefolio_linux::record::{RecordEnd, RecordRequest, Recording};
 use largefolio_trace::Op;
 
 use crate::recorded::{Made, TestHost, plugin, program, read, record_pausing};
@@ -23,7 +23,7 @@ fn recording_in_a_process_of_its_own() {
     };
     let (command, output) = ([program], PathBuf::from(output));
     let output = Some(output.as_path());
-    let request = Request { command: &command, output, root: None };
+    let request = RecordRequest { command: &command, output, root: None };
     let plan = Recording::in_environment(&TestHost, &request);
     let outcome = plan.expect("a plan").run(&mut |_| {}).expect("a recording");
     std::process::exit(outcome.ended.exit_code().into());
@@ -187,7 +187,7 @@ fn counted_is_recorded(made: &Made, microseconds: u32, pause: Duration) {
     let name = made.dir.path().join(format!("count{microseconds}"));
     let arguments = [name.to_str().expect("utf-8"), &microseconds.to_string()];
     let trace = record_pausing(&made.path, &arguments, pause);
-    assert_eq!(trace.outcome.ended, Ended::Signal(9));
+    assert_eq!(trace.outcome.ended, RecordEnd::Signal(9));
     let bytes = std::fs::read(&name).expect("the counter");
     let counted = u64::from_le_bytes(bytes[..8].try_into().expect("8 bytes"));
     let base = trace.mapping(13).addr;

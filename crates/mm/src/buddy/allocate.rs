@@ -65,9 +65,9 @@ impl Buddy {
     }
 
     pub(super) fn take_smallest(&mut self, order: Order, of: MigrateType) -> Option<u64> {
-        let found = self.lists.smallest(order, of)?;
-        let pfn = self.lists.pop_front(found, of)?;
-        self.split(pfn, found, order, of);
+        let found_order = self.lists.smallest(order, of)?;
+        let pfn = self.lists.pop_front(found_order, of)?;
+        self.split(pfn, found_order, order, of);
         Some(pfn)
     }
 

@@ -20,7 +20,7 @@ use crate::fault::{Access, Fault, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
-use crate::ram::{Stretch, Work};
+use crate::ram::{Stretch, StretchWork};
 use crate::rules::anon::Underused;
 use crate::units::{PageIndex, Pfn};
 use crate::vma::{Prot, Vma};
@@ -33,7 +33,7 @@ impl Memory {
         let limits = self.limits(target);
         let ptes = match self.table_of(target) {
             Ok(ptes) => ptes,
-            Err(answer) => return answer,
+            Err(refused) => return refused,
         };
         self.core.work.add(steps_of_block(target.order));
         self.examine_ptes(target, &ptes, limits)?;
@@ -159,7 +159,7 @@ impl Memory {
         if is_hole(run[0]) {
             self.core.folios.forget_writes(to, nr);
             self.core.ram.zero(to, nr);
-            stretch.add(Work::Clear, nr, 1);
+            stretch.add(StretchWork::Clear, nr, 1);
             return Ok(());
         }
         for _ in run {
@@ -167,7 +167,7 @@ impl Memory {
         }
         let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
         self.core.copy_pages(run[0].pfn(), to, &plan);
-        stretch.add_units(Work::Copy, &plan);
+        stretch.add_units(StretchWork::Copy, &plan);
         Ok(())
     }
 

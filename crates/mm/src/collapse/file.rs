@@ -27,7 +27,7 @@ use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
-use crate::ram::{Stretch, Work};
+use crate::ram::{Stretch, StretchWork};
 use crate::rules::collapse::{DirtyFlush, DirtyRange, LargeFolios, PmdTable, Retract};
 use crate::units::{MappingId, MmId, Order, PageIndex, PageRange, Pfn, Vpn};
 use crate::vma::{Backing, OpenId, Vma};
@@ -313,7 +313,7 @@ impl Memory {
         let mut stretch = Stretch::default();
         for entry in &gathered.entries {
             self.core.ram.zero(pfn.plus(at - range.first), entry.index.0 - at);
-            stretch.add(Work::Clear, entry.index.0 - at, 1);
+            stretch.add(StretchWork::Clear, entry.index.0 - at, 1);
             let from = self.core.folios.get(entry.folio).pfn;
             let nr = entry.order.nr_pages();
             for _ in 0..nr {
@@ -321,11 +321,11 @@ impl Memory {
             }
             let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
             self.core.ram.copy_folio(from, pfn.plus(entry.index.0 - range.first), &plan);
-            stretch.add_units(Work::Copy, &plan);
+            stretch.add_units(StretchWork::Copy, &plan);
             at = entry.end();
         }
         self.core.ram.zero(pfn.plus(at - range.first), range.end() - at);
-        stretch.add(Work::Clear, range.end() - at, 1);
+        stretch.add(StretchWork::Clear, range.end() - at, 1);
         self.core.stretches.stretch(stretch); // D.4.7: no point in a collapse
         if gathered.nr_holes > 0 {
             self.step(CollapseRefusal::PageFilled)?;

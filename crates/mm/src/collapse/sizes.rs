@@ -41,7 +41,7 @@ impl Memory {
     ) -> Result<Done, CollapseRefusal> {
         let ptes = match self.table_of(block) {
             Ok(ptes) => ptes,
-            Err(answer) => return answer,
+            Err(refused) => return refused,
         };
         // One page in the block is enough to continue (H.6.4 b).
         let limits = PteLimits { none: block.nr_pages() - 1, ..self.limits(block) };

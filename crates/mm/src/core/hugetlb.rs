@@ -151,8 +151,8 @@ impl HugePool {
         let kib = |order: &Order| (page.bytes() << order.get()) >> 10;
         let mut pools = wanted.to_vec();
         for (size, &nr_pages) in &rules.hugepages {
-            let asked = size.parse::<u64>().ok();
-            let Some(&order) = known.iter().find(|order| asked == Some(kib(order))) else {
+            let requested = size.parse::<u64>().ok();
+            let Some(&order) = known.iter().find(|order| requested == Some(kib(order))) else {
                 let known: Vec<String> = known.iter().map(|order| kib(order).to_string()).collect();
                 return Err(PoolError::NoSuchSize { size: size.clone(), known: known.join(", ") });
             };
@@ -232,8 +232,8 @@ impl Hugetlb {
     }
 
     pub(crate) fn folio(&self, order: Order, pfn: Pfn) -> &HugeFolio {
-        let found = self.pool(order).and_then(|pool| pool.folios.get(pool.place(pfn))?.as_ref());
-        let Some(folio) = found else { unreachable!("I1: an entry maps a page that is not free") };
+        let folio = self.pool(order).and_then(|pool| pool.folios.get(pool.place(pfn))?.as_ref());
+        let Some(folio) = folio else { unreachable!("I1: an entry maps a page that is not free") };
         folio
     }
 

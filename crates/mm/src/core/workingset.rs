@@ -31,10 +31,10 @@ impl Core {
     ) -> T {
         let shadows = &mut self.mapping_mut(file).shadows;
         let before = shadows.nr_ranges();
-        let answer = change(shadows);
+        let result = change(shadows);
         let after = shadows.nr_ranges();
         self.pressure.nr_shadows = self.pressure.nr_shadows - before + after;
-        answer
+        result
     }
 
     /// Advances the clock: pages left a group's inactive lists (`workingset_age_nonresident`).

@@ -15,25 +15,25 @@
 
 use crate::core::groups::ChargeEffort;
 use crate::core::mapped::Level;
-use crate::fault::{Access, Fault, FaultError, Outcome};
+use crate::fault::{Access, Fault, FaultError, FaultOutcome};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
-use crate::ram::Work;
+use crate::ram::StretchWork;
 use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 
 impl Memory {
-    pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
+    pub(super) fn anon_fault(&mut self, fault: &Fault) -> Result<FaultOutcome, FaultError> {
         let orders = self.possible_orders(fault);
         let orders = self.decided_orders(fault, orders);
         let pmd = self.rules.page.pmd_order();
         if orders.contains(pmd) && self.huge_fault(fault) {
-            return Ok(Outcome::Minor);
+            return Ok(FaultOutcome::Minor);
         }
         if fault.access != Access::Write {
             self.map_zero_page(fault);
-            return Ok(Outcome::Minor);
+            return Ok(FaultOutcome::Minor);
         }
         let id = match self.alloc_large(fault, orders.below(pmd)) {
             Some(id) => id,
@@ -41,7 +41,7 @@ impl Memory {
         };
         self.map_anon(fault, id);
         self.core.counters.nr_anon_faults += 1;
-        Ok(Outcome::Minor)
+        Ok(FaultOutcome::Minor)
     }
 
     /// One PMD entry for a whole slot is cheapest (D.3). Otherwise a load maps the zero page.
@@ -139,7 +139,7 @@ impl Memory {
         let fault_page = fault.vpn.0 - first.0;
         let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);
         self.core.ram.clear_folio(pfn, &plan);
-        self.core.stretches.plan(Work::Clear, &plan);
+        self.core.stretches.plan(StretchWork::Clear, &plan);
         self.core.folios.forget_writes(pfn, order.nr_pages());
         Some(id)
     }

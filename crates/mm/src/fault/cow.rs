@@ -13,7 +13,7 @@
 //! ```
 
 use super::huge::HugeWrite;
-use super::{Fault, FaultError, Outcome};
+use super::{Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
@@ -35,7 +35,10 @@ impl Memory {
         Ok(())
     }
 
-    pub(crate) fn write_protect_fault(&mut self, fault: &Fault) -> Result<Outcome, FaultError> {
+    pub(crate) fn write_protect_fault(
+        &mut self,
+        fault: &Fault,
+    ) -> Result<FaultOutcome, FaultError> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("a write-protect fault's page is mapped")
         };
@@ -47,7 +50,7 @@ impl Memory {
         // One entry maps the whole folio: reuse it as a whole, or continue page by page (E.3.6).
         if leaf.kind == LeafKind::Pmd && !is_file {
             match self.huge_write(fault, &leaf) {
-                HugeWrite::Done => return Ok(Outcome::Minor),
+                HugeWrite::Done => return Ok(FaultOutcome::Minor),
                 HugeWrite::Split => {}
             }
         }
@@ -62,7 +65,7 @@ impl Memory {
             let may_reuse = self.may_reuse(fault, id, pfn);
             if self.decided_reuse(fault, id, may_reuse) {
                 self.reuse(fault, id, pfn);
-                return Ok(Outcome::Minor);
+                return Ok(FaultOutcome::Minor);
             }
         }
         let own = self.own_copy(fault, holder.map(|_| pfn))?;
@@ -73,7 +76,7 @@ impl Memory {
         } else {
             self.core.counters.nr_cow += 1;
         }
-        Ok(Outcome::Minor)
+        Ok(FaultOutcome::Minor)
     }
 
     /// Whether a kernel already maps the page writable at a read: a shared mapping of shared

@@ -148,17 +148,17 @@ impl Memory {
         window: Window,
         own: Option<(Planned, Window)>,
     ) -> Plan {
-        let Window { start, nr_pages, nr_ahead, order: asked } = window;
+        let Window { start, nr_pages, nr_ahead, order: requested } = window;
         let target = self.fault_target(fault);
         let mapping = self.core.mapping(target.file);
         let min = mapping.orders.min;
-        let highest = Order::new(u8::try_from(asked.min(context.max_order)).unwrap_or(0));
+        let highest = Order::new(u8::try_from(requested.min(context.max_order)).unwrap_or(0));
         let order = if takes_large(&self.rules, mapping, nr_pages) {
             largest_folio(&self.rules, min, target.allowed, highest)
         } else {
             min
         };
-        if u64::from(order.get()) == asked || own.is_some_and(|(_, of_own)| of_own == window) {
+        if u64::from(order.get()) == requested || own.is_some_and(|(_, of_own)| of_own == window) {
             self.honoured(Point::Window);
         } else {
             self.refused(Point::Window);

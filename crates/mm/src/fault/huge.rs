@@ -15,7 +15,7 @@ use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, PteFlags};
-use crate::ram::{Stretch, Work};
+use crate::ram::{Stretch, StretchWork};
 use crate::rules::anon::{HugeZeroWrite, Orders, Underused};
 use crate::units::{MmId, Pfn, Vpn};
 
@@ -84,7 +84,7 @@ impl Memory {
             };
             self.core.ram.zero(pfn, order.nr_pages());
             let mut stretch = Stretch::default();
-            stretch.add(Work::Clear, order.nr_pages(), 1);
+            stretch.add(StretchWork::Clear, order.nr_pages(), 1);
             self.core.stretches.stretch(stretch);
             self.core.counters.thp_zero_page_alloc += 1;
             self.huge_zero = Some(pfn);

@@ -13,7 +13,7 @@ use crate::core::observed::{EntryKind, Observed};
 use crate::core::open_file::{MissGate, OpenFile, RaState};
 use crate::memory::Memory;
 use crate::policy::Point;
-use crate::readahead::sync::{self, Request, prev_index};
+use crate::readahead::sync::{self, ReadRequest, prev_index};
 use crate::readahead::{Fill, Plan, ReadTarget};
 use crate::rules::order::PressureOrder;
 use crate::rules::{Exec, ExecMiss, Forced, ForcedGate};
@@ -108,7 +108,7 @@ impl Memory {
             return Plan::chunks(index, nr_pages.min(io_pages.max(nr_pages)));
         }
         let prev_index = prev_index(state, self.rules.page.shift());
-        let request = Request { index, nr_pages, prev_index, io_pages };
+        let request = ReadRequest { index, nr_pages, prev_index, io_pages };
         sync::choose(state, &self.core.mapping(mapping).tree, request, &self.rules.readahead)
     }
 

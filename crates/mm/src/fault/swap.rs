@@ -13,7 +13,7 @@
 //! - I1: while a folio is being mapped, the fault holds a reference, so freeing its slots does not
 //!   free the folio.
 
-use super::{Access, Fault, FaultError, Outcome};
+use super::{Access, Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::core::space::SwapEntry;
 use crate::folio::FolioId;
@@ -25,7 +25,7 @@ use crate::rules::reclaim::{SwapDevice, SwapIn};
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
 #[derive(Clone, Copy)]
-struct Run {
+struct SwapRun {
     first: Vpn,
     nr: u64,
     pfn: Pfn,
@@ -37,7 +37,7 @@ impl Memory {
         &mut self,
         fault: &Fault,
         slot: SwapSlot,
-    ) -> Result<Outcome, FaultError> {
+    ) -> Result<FaultOutcome, FaultError> {
         let (outcome, is_own) = self.swap_in(fault, slot)?;
         if fault.access == Access::Write && !is_own {
             self.write_protect_fault(fault)?;
@@ -51,14 +51,14 @@ impl Memory {
         &mut self,
         fault: &Fault,
         slot: SwapSlot,
-    ) -> Result<(Outcome, bool), FaultError> {
+    ) -> Result<(FaultOutcome, bool), FaultError> {
         let (id, outcome) = if let Some(id) = self.core.cached_in(slot) {
             self.note_ahead_used(fault, id);
-            (id, Outcome::Minor)
+            (id, FaultOutcome::Minor)
         } else {
             self.core.counters.pgmajfault += 1;
             self.core.counters.reclaim.nr_swap_waits += 1;
-            (self.read_from_swap(fault, slot)?, Outcome::Major)
+            (self.read_from_swap(fault, slot)?, FaultOutcome::Major)
         };
         self.core.folios.get_mut(id).refs += 1;
         let is_own = self.map_swapped(fault, id);
@@ -145,7 +145,7 @@ impl Memory {
         self.core.folios.enlist(id);
     }
 
-    fn swapped_run(&self, fault: &Fault, id: FolioId) -> Run {
+    fn swapped_run(&self, fault: &Fault, id: FolioId) -> SwapRun {
         let folio = self.core.folios.get(id);
         let swapped = &self.space(fault.mm).swapped;
         let Some(entry) = swapped.entry(fault.vpn) else {
@@ -155,7 +155,7 @@ impl Memory {
             Some(first) => entry.slot.0 - first.0,
             None => fault.vpn.0 - folio.order.round_down(fault.vpn.0),
         };
-        let single = Run { first: fault.vpn, nr: 1, pfn: folio.pfn.plus(by), entry };
+        let single = SwapRun { first: fault.vpn, nr: 1, pfn: folio.pfn.plus(by), entry };
         let nr = folio.nr_pages();
         let pmd = self.rules.page.pmd_order();
         let start = fault.vma.start.0.max(pmd.round_down(fault.vpn.0));
@@ -167,7 +167,7 @@ impl Memory {
         let first = Vpn(fault.vpn.0 - by);
         let first_entry = SwapEntry { slot: SwapSlot(entry.slot.0 - by), ..entry };
         if swapped.is_run(first, nr, first_entry) {
-            Run { first, nr, pfn: folio.pfn, entry: first_entry }
+            SwapRun { first, nr, pfn: folio.pfn, entry: first_entry }
         } else {
             single
         }

@@ -40,8 +40,8 @@ impl Memory {
         }
         self.core.drain_lru();
         // Reading the later pages may have reclaimed the first.
-        let found = self.core.cached_in(slot);
-        found
+        let cached = self.core.cached_in(slot);
+        cached
             .or_else(|| self.swap_in_page(fault, fault.vpn, slot))
             .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))
     }

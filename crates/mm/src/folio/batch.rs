@@ -18,7 +18,7 @@
 //! - I2: a folio is in the batch of activations if it is marked as such.
 
 use super::generations::{Generations, NewListing};
-use super::link::Place;
+use super::link::ListPlace;
 use super::lru::{Age, ListId, Spot};
 use super::{FolioId, FolioTable};
 use crate::rules::reclaim::GenerationRule;
@@ -47,8 +47,8 @@ impl FolioTable {
 
     pub(crate) fn enlist(&mut self, id: FolioId) {
         let link = &mut self.lru.links[id.nr()];
-        debug_assert_eq!(link.place, Place::Isolated);
-        link.place = Place::Batched;
+        debug_assert_eq!(link.place, ListPlace::Isolated);
+        link.place = ListPlace::Batched;
         if let Some(rule) = self.generations.filter(|_| self.is_fault) {
             // A fault: the folio counts as used once, or stays out of the oldest generation.
             match rule {
@@ -101,8 +101,8 @@ impl FolioTable {
         let link = &mut self.lru.links[id.nr()];
         match link.place {
             // It has not reached a list yet: it goes directly to the active one.
-            Place::Batched => link.marks.is_active = true,
-            Place::On(_) if !link.marks.is_active && !link.marks.is_activating => {
+            ListPlace::Batched => link.marks.is_active = true,
+            ListPlace::On(_) if !link.marks.is_active && !link.marks.is_activating => {
                 link.marks.is_activating = true;
                 let is_large = link.order > Order::ZERO;
                 self.batches.activations.push(id);
@@ -110,7 +110,7 @@ impl FolioTable {
                     return self.drain_activations();
                 }
             }
-            Place::On(_) | Place::Isolated | Place::Absent => {}
+            ListPlace::On(_) | ListPlace::Isolated | ListPlace::Absent => {}
         }
         0
     }
@@ -139,7 +139,7 @@ impl FolioTable {
 
     /// Takes a folio off its list. Returns `false` if it is already isolated.
     pub(crate) fn isolate(&mut self, id: FolioId) -> bool {
-        if self.lru.links[id.nr()].place == Place::Batched {
+        if self.lru.links[id.nr()].place == ListPlace::Batched {
             self.drain_adds();
         }
         let is_listed = self.lru.list_of(id).is_some();
@@ -150,13 +150,13 @@ impl FolioTable {
     }
 
     pub(crate) fn putback(&mut self, id: FolioId) {
-        if self.lru.links[id.nr()].place == Place::Isolated {
+        if self.lru.links[id.nr()].place == ListPlace::Isolated {
             self.put_on_list(id);
         }
     }
 
     pub(crate) fn spot(&mut self, id: FolioId) -> Spot {
-        if self.lru.links[id.nr()].place == Place::Batched {
+        if self.lru.links[id.nr()].place == ListPlace::Batched {
             self.drain_adds();
         }
         self.leave_batches(id);
@@ -166,7 +166,7 @@ impl FolioTable {
     /// A freed folio must not stay in a batch.
     pub(super) fn leave_batches(&mut self, id: FolioId) {
         let link = &mut self.lru.links[id.nr()];
-        if link.place == Place::Batched {
+        if link.place == ListPlace::Batched {
             self.batches.adds.retain(|&other| other != id);
         }
         if std::mem::take(&mut link.marks.is_activating) {
@@ -178,10 +178,10 @@ impl FolioTable {
         let links = &self.lru.links;
         let (mut nr_batched, mut nr_activating) = (0, 0);
         for link in links {
-            nr_batched += usize::from(link.place == Place::Batched);
+            nr_batched += usize::from(link.place == ListPlace::Batched);
             nr_activating += usize::from(link.marks.is_activating);
         }
-        let is_batched = |id: &FolioId| links[id.nr()].place == Place::Batched;
+        let is_batched = |id: &FolioId| links[id.nr()].place == ListPlace::Batched;
         let is_activating = |id: &FolioId| links[id.nr()].marks.is_activating;
         let (adds, activations) = (&self.batches.adds, &self.batches.activations);
         if nr_batched != adds.len() || !adds.iter().all(is_batched) {

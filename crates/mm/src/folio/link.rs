@@ -6,7 +6,7 @@ use crate::units::{GroupId, Order};
 pub(super) const NONE: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum ListPlace {
     Absent,
     /// New, or temporarily off its list.
     Isolated,
@@ -34,7 +34,7 @@ pub(crate) struct Marks {
 pub(super) struct Link {
     pub(super) newer: u32,
     pub(super) older: u32,
-    pub(super) place: Place,
+    pub(super) place: ListPlace,
     pub(super) order: Order,
     pub(super) group: GroupId,
     pub(super) marks: Marks,
@@ -43,7 +43,7 @@ pub(super) struct Link {
 pub(super) const EMPTY: Link = Link {
     newer: NONE,
     older: NONE,
-    place: Place::Absent,
+    place: ListPlace::Absent,
     order: Order::ZERO,
     group: GroupId::ROOT,
     marks: Marks {

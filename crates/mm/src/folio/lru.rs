@@ -20,7 +20,7 @@
 //! - I2: links are mutual. Each list counts its folios and their pages; the totals are the sums
 //!   over all groups.
 
-use super::link::{EMPTY, Link, Marks, NONE, Place};
+use super::link::{EMPTY, Link, ListPlace, Marks, NONE};
 use super::list_id::{NR_LISTS, nr_of_kind};
 use super::lruvec::Lruvec;
 use crate::folio::FolioId;
@@ -54,7 +54,7 @@ impl Lru {
         if id.nr() >= self.links.len() {
             self.links.resize(id.nr() + 1, EMPTY);
         }
-        self.links[id.nr()] = Link { order, group, place: Place::Isolated, ..EMPTY };
+        self.links[id.nr()] = Link { order, group, place: ListPlace::Isolated, ..EMPTY };
         self.vec_mut(group).charge(order.nr_pages());
     }
 
@@ -105,15 +105,15 @@ impl Lru {
     pub fn is_on_lru(&self, id: FolioId) -> bool {
         self.links
             .get(id.nr())
-            .is_some_and(|link| matches!(link.place, Place::On(_) | Place::Batched))
+            .is_some_and(|link| matches!(link.place, ListPlace::On(_) | ListPlace::Batched))
     }
 
     /// The folio's list.
     #[must_use]
     pub fn list_of(&self, id: FolioId) -> Option<ListId> {
         match self.links.get(id.nr())?.place {
-            Place::On(list) => Some(list),
-            Place::Absent | Place::Isolated | Place::Batched => None,
+            ListPlace::On(list) => Some(list),
+            ListPlace::Absent | ListPlace::Isolated | ListPlace::Batched => None,
         }
     }
 
@@ -138,7 +138,7 @@ impl Lru {
     pub(crate) fn take_off(&mut self, id: FolioId) {
         self.unlink(id);
         let link = &mut self.links[id.nr()];
-        (link.place, link.marks.generation) = (Place::Isolated, None);
+        (link.place, link.marks.generation) = (ListPlace::Isolated, None);
     }
 
     pub(crate) fn link_head(&mut self, id: FolioId, list: ListId) {
@@ -155,8 +155,8 @@ impl Lru {
     pub(super) fn spot_of(&self, id: FolioId) -> Spot {
         let Link { older, place, marks, .. } = self.links[id.nr()];
         match place {
-            Place::On(list) => Spot { list: Some(list), older, marks },
-            Place::Isolated | Place::Batched | Place::Absent => {
+            ListPlace::On(list) => Spot { list: Some(list), older, marks },
+            ListPlace::Isolated | ListPlace::Batched | ListPlace::Absent => {
                 Spot { list: None, older: NONE, marks }
             }
         }
@@ -167,7 +167,7 @@ impl Lru {
         self.links[id.nr()].marks = spot.marks;
         match spot.list {
             Some(list) => self.link(id, list, spot.older),
-            None => self.links[id.nr()].place = Place::Isolated,
+            None => self.links[id.nr()].place = ListPlace::Isolated,
         }
     }
 
@@ -189,12 +189,12 @@ impl Lru {
         self.vecs[group.0 as usize].note_change(order.nr_pages());
         self.totals[list.at()] += order.nr_pages();
         let link = &mut self.links[id.nr()];
-        (link.newer, link.older, link.place) = (newer, older, Place::On(list));
+        (link.newer, link.older, link.place) = (newer, older, ListPlace::On(list));
     }
 
     pub(super) fn unlink(&mut self, id: FolioId) {
         let Link { newer, older, place, order, group, .. } = self.links[id.nr()];
-        let Place::On(list) = place else { return };
+        let ListPlace::On(list) = place else { return };
         let of = &mut self.vecs[group.0 as usize].lists[list.at()];
         match newer {
             NONE => of.head = older,
@@ -251,8 +251,8 @@ impl Lru {
         let (mut nr_alive, mut charged) = (0, vec![0; self.vecs.len()]);
         for (id, order) in alive {
             match self.links.get(id.nr()).map(|link| (link.place, link.order)) {
-                Some((Place::On(_), of)) if of == order => nr_alive += 1,
-                Some((Place::Isolated | Place::Batched, of)) if of == order => {}
+                Some((ListPlace::On(_), of)) if of == order => nr_alive += 1,
+                Some((ListPlace::Isolated | ListPlace::Batched, of)) if of == order => {}
                 _ => {
                     return Err((
                         Some(id),
@@ -279,7 +279,7 @@ impl Lru {
         let (mut nr_folios, mut nr_pages, mut newer) = (0, 0, NONE);
         for id in self.iter(group, list) {
             let link = self.links[id.nr()];
-            if link.place != Place::On(list) || link.newer != newer || link.group != group {
+            if link.place != ListPlace::On(list) || link.newer != newer || link.group != group {
                 return Err((Some(id), "it is on a different list from the one that it names"));
             }
             newer = id.nr() as u32;

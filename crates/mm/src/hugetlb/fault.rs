@@ -4,7 +4,7 @@
 
 use crate::core::hugetlb::{Charge, HugeOwner};
 use crate::core::space::HugeEntry;
-use crate::fault::{Access, FaultError, Outcome, Touched};
+use crate::fault::{Access, FaultError, FaultOutcome, Touched};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PteFlags};
 use crate::rules::Arch;
@@ -63,7 +63,7 @@ impl Memory {
         if let Some(entry) = entry
             && (fault.access != Access::Write || entry.is_writable)
         {
-            return Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: Outcome::Hit });
+            return Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: FaultOutcome::Hit });
         }
         self.core.counters.pgfault += 1;
         self.core.work.add(STEPS_OF_FAULT);
@@ -78,7 +78,7 @@ impl Memory {
         let Some(&entry) = self.space(fault.mm).huge.get(&fault.first()) else {
             unreachable!("a fault that succeeds maps its page")
         };
-        Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: Outcome::Minor })
+        Ok(Touched { leaf: self.huge_leaf(fault, entry), outcome: FaultOutcome::Minor })
     }
 
     fn huge_absent(&mut self, fault: &HugeFault) -> Option<()> {

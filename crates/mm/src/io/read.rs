@@ -14,7 +14,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::readahead::Plan;
 use crate::readahead::marker::{self, MarkerHit};
-use crate::readahead::sync::{self, Request, prev_index};
+use crate::readahead::sync::{self, ReadRequest, prev_index};
 use crate::rules::readahead::ReadPosition;
 use crate::units::{ByteRange, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
@@ -41,10 +41,10 @@ impl Memory {
         let file = self.open_file(open).mapping;
         let size = self.core.mapping(file).size_bytes;
         // The request keeps its length, even past the end of the file.
-        let asked = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
-        let end = asked.min(size);
+        let requested = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
+        let end = requested.min(size);
         let shift = self.rules.page.shift();
-        let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(asked));
+        let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(requested));
         let mut at = pos;
         while at < end && !self.core.work.is_spent() {
             if !self.fill_batch(open, at >> shift, last) {
@@ -116,20 +116,20 @@ impl Memory {
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let mut at = pos;
         while at < end.min(size) && !self.core.work.is_spent() {
-            let asked = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
-            at = self.fill_pipe(open, at, asked)?;
+            let requested = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
+            at = self.fill_pipe(open, at, requested)?;
         }
         Ok(())
     }
 
     /// Requests `asked` bytes and takes as much as the pipe has room for. Returns the position
     /// after that. The lookup covers the whole request.
-    fn fill_pipe(&mut self, open: OpenId, pos: u64, asked: u64) -> Result<u64, OutOfMemory> {
+    fn fill_pipe(&mut self, open: OpenId, pos: u64, requested: u64) -> Result<u64, OutOfMemory> {
         let page = self.rules.page;
         let file = self.open_file(open).mapping;
         let (size, orders) = (self.core.mapping(file).size_bytes, self.core.mapping(file).orders);
-        let last = orders.min.round_up(page.pages_in(pos + asked));
-        let end = (pos + asked).min(size);
+        let last = orders.min.round_up(page.pages_in(pos + requested));
+        let end = (pos + requested).min(size);
         // Part of a page takes a whole slot.
         let slots_end = ((pos >> page.shift()) + PIPE_SLOTS).saturating_mul(page.bytes());
         let taken = slots_end.min(end);
@@ -197,7 +197,7 @@ impl Memory {
             return;
         }
         let prev_index = prev_index(&state, self.rules.page.shift());
-        let request = Request { index, nr_pages, prev_index, io_pages };
+        let request = ReadRequest { index, nr_pages, prev_index, io_pages };
         let ra = self.readahead(open);
         let plan = sync::choose(ra.state, ra.tree, request, ra.rules);
         self.read(open, self.target(file), plan);

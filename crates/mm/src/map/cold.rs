@@ -18,7 +18,7 @@ pub(super) enum Unneeded {
 }
 
 #[derive(Clone, Copy)]
-struct Run {
+struct ColdRun {
     id: FolioId,
     vpn: Vpn,
     nr: u64,
@@ -27,7 +27,7 @@ struct Run {
 enum Next {
     Skip(Vpn),
     Again,
-    Take(Run),
+    Take(ColdRun),
 }
 
 impl Memory {
@@ -96,7 +96,7 @@ impl Memory {
         if folio.maps() != maps || self.core.folios.lru().list_of(id).is_none() {
             return Next::Skip(next);
         }
-        Next::Take(Run { id, vpn, nr })
+        Next::Take(ColdRun { id, vpn, nr })
     }
 
     fn entries_of(&self, mm: MmId, leaf: &Leaf, id: FolioId, range: VpnRange) -> u64 {
@@ -115,7 +115,7 @@ impl Memory {
             && self.core.folios.get(id).is_large()
     }
 
-    fn give_up_folio(&mut self, mm: MmId, run: Run, how: Unneeded, taken: &mut Vec<FolioId>) {
+    fn give_up_folio(&mut self, mm: MmId, run: ColdRun, how: Unneeded, taken: &mut Vec<FolioId>) {
         self.core.cool(run.id);
         if how == Unneeded::Out {
             if self.core.folios.isolate(run.id) {

@@ -196,8 +196,8 @@ impl Tree {
         for entry in self.iter() {
             nr_pages += entry.order.nr_pages();
             for index in [entry.index.0, entry.end() - 1] {
-                let found = self.get(PageIndex(index));
-                if found != Some(entry) {
+                let cached = self.get(PageIndex(index));
+                if cached != Some(entry) {
                     return Err(Violation::I2 { index: PageIndex(index) });
                 }
             }

@@ -15,7 +15,7 @@ use super::{NR_UNITS, log2_of};
 
 /// Whether pages are zeroed or copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum StretchWork {
     /// Filled with zeroes.
     Clear,
     /// Copied from other frames.
@@ -36,17 +36,17 @@ pub struct Stretch {
 
 impl Stretch {
     /// Adds `nr` pages in units of `at_once` pages.
-    pub fn add(&mut self, work: Work, nr: u64, at_once: u64) {
+    pub fn add(&mut self, work: StretchWork, nr: u64, at_once: u64) {
         let by_unit = match work {
-            Work::Clear => &mut self.cleared,
-            Work::Copy => &mut self.copied,
+            StretchWork::Clear => &mut self.cleared,
+            StretchWork::Copy => &mut self.copied,
         };
         let pages = &mut by_unit[log2_of(at_once)];
         *pages = pages.saturating_add(u32::try_from(nr).unwrap_or(u32::MAX));
     }
 
     /// Adds the pages of `plan` in its units.
-    pub fn add_units(&mut self, work: Work, plan: &Plan) {
+    pub fn add_units(&mut self, work: StretchWork, plan: &Plan) {
         for unit in plan.units() {
             self.add(work, unit.nr, plan.at_once(unit));
         }
@@ -69,7 +69,7 @@ pub struct Stretches {
 
 impl Stretches {
     /// Counts the stretches of `plan`.
-    pub fn plan(&mut self, work: Work, plan: &Plan) {
+    pub fn plan(&mut self, work: StretchWork, plan: &Plan) {
         let (nr_units, nr_points) = (plan.nr_units(), plan.nr_points());
         let nr_pages = plan.shape().nr_pages;
         if nr_units == nr_pages && (nr_points == nr_units || nr_pages == 1) {
@@ -87,10 +87,10 @@ impl Stretches {
     }
 
     /// Counts `nr` pages with a reschedule point after each.
-    pub const fn alone(&mut self, work: Work, nr: u64) {
+    pub const fn alone(&mut self, work: StretchWork, nr: u64) {
         match work {
-            Work::Clear => self.nr_cleared_alone += nr,
-            Work::Copy => self.nr_copied_alone += nr,
+            StretchWork::Clear => self.nr_cleared_alone += nr,
+            StretchWork::Copy => self.nr_copied_alone += nr,
         }
     }
 
@@ -108,8 +108,10 @@ impl Stretches {
             stretch.add(work, 1, 1);
             (stretch, nr)
         };
-        let alone =
-            [alone(Work::Clear, self.nr_cleared_alone), alone(Work::Copy, self.nr_copied_alone)];
+        let alone = [
+            alone(StretchWork::Clear, self.nr_cleared_alone),
+            alone(StretchWork::Copy, self.nr_copied_alone),
+        ];
         let longer = self.longer.iter().map(|(&stretch, &nr)| (stretch, nr));
         alone.into_iter().chain(longer).filter(|&(_, nr)| nr > 0)
     }
@@ -128,7 +130,7 @@ mod tests {
         let page = (1 << folio) / 2;
         let plan = rules.plan(Arch::X86_64, PageSize::K4, Order::new(folio), page);
         let mut stretches = Stretches::default();
-        stretches.plan(Work::Clear, &plan);
+        stretches.plan(StretchWork::Clear, &plan);
         let mut all: Vec<_> =
             stretches.iter().map(|(stretch, nr)| (stretch.nr_pages(), nr)).collect();
         all.sort_unstable();
@@ -157,8 +159,8 @@ mod tests {
     #[test]
     fn a_stretch_knows_what_it_consists_of() {
         let mut stretch = Stretch::default();
-        stretch.add(Work::Copy, 512, 512);
-        stretch.add(Work::Clear, 3, 1);
+        stretch.add(StretchWork::Copy, 512, 512);
+        stretch.add(StretchWork::Clear, 3, 1);
         assert_eq!((stretch.copied[9], stretch.cleared[0], stretch.nr_pages()), (512, 3, 515));
     }
 }

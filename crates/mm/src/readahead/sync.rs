@@ -11,7 +11,7 @@ use crate::units::Order;
 
 /// Request of a reader, and limits of its device.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct ReadRequest {
     /// First absent page.
     pub index: u64,
     /// Pages that the reader requests from there on.
@@ -29,7 +29,12 @@ pub fn prev_index(state: &RaState, page_shift: u32) -> u64 {
 }
 
 /// Plans the read for `request` and updates the state (A.3.2 steps 3 and 4).
-pub fn choose(state: &mut RaState, tree: &Tree, request: Request, rules: &ReadaheadRules) -> Plan {
+pub fn choose(
+    state: &mut RaState,
+    tree: &Tree,
+    request: ReadRequest,
+    rules: &ReadaheadRules,
+) -> Plan {
     let (index, nr) = (request.index, request.nr_pages);
     let max = max_pages(nr, state.ra_pages, request.io_pages);
     // The reader arrived where the last window predicted: sequential (A.3.3).

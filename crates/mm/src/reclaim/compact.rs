@@ -23,7 +23,7 @@ use crate::buddy::MigrateType;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::FolioSpan;
-use crate::ram::Work;
+use crate::ram::StretchWork;
 use crate::reclaim::effort::COSTLY_ORDER;
 use crate::rules::anon::Effort;
 use crate::units::{Order, Pfn};
@@ -236,7 +236,7 @@ impl Memory {
         let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
         let plan = self.rules.clear.move_plan(self.arch, self.rules.page, nr);
         self.core.ram.copy_folio(from, to, &plan);
-        self.core.stretches.plan(Work::Copy, &plan);
+        self.core.stretches.plan(StretchWork::Copy, &plan);
         self.core.folios.move_frames(id, to);
         let span = FolioSpan::new(to, order);
         for site in sites {

@@ -346,18 +346,18 @@ mod tests {
 
     #[test]
     fn errors_name_the_cause_and_the_form() {
-        let said = |text: &str| text.parse::<SizeControl>().unwrap_err().to_string();
-        assert!(said("64K:exec/2M:always+exec").starts_with("64K and 2M are both marked exec"));
-        assert!(said("64K:exce").contains(
+        let message = |text: &str| text.parse::<SizeControl>().unwrap_err().to_string();
+        assert!(message("64K:exec/2M:always+exec").starts_with("64K and 2M are both marked exec"));
+        assert!(message("64K:exce").contains(
             "'exce' is not a use for a size; expected never, \
                                            always"
         ));
-        assert!(said("64K").contains("such as 64K:exec/2M:always"));
-        assert!(said("").contains("is not SIZE:USE"));
-        assert!(said("96K:exec").contains("'96K' is not a folio size"));
-        assert!(said("64K:exec/64K:never").contains("64K is given twice"));
-        assert!(said("others:always/others:never").contains("others is given twice"));
-        assert!(said("others:exec").contains("`others` cannot be marked exec"));
+        assert!(message("64K").contains("such as 64K:exec/2M:always"));
+        assert!(message("").contains("is not SIZE:USE"));
+        assert!(message("96K:exec").contains("'96K' is not a folio size"));
+        assert!(message("64K:exec/64K:never").contains("64K is given twice"));
+        assert!(message("others:always/others:never").contains("others is given twice"));
+        assert!(message("others:exec").contains("`others` cannot be marked exec"));
         let check = |text: &str, page: PageSize| {
             control(text).check(page, page.pmd_order().min(Order::new(11))).unwrap_err().to_string()
         };

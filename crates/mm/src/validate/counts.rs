@@ -67,10 +67,10 @@ impl EntryCounts {
 }
 
 impl Memory {
-    pub(super) fn check_counts(&self, id: FolioId, found: &EntryCounts) -> Result<(), Violation> {
+    pub(super) fn check_counts(&self, id: FolioId, entries: &EntryCounts) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         let frames = self.core.folios.frames();
-        let nr_pmds = found.nr_pmds(id);
+        let nr_pmds = entries.nr_pmds(id);
         let agree = |what, counted, found| {
             if counted == found {
                 Ok(())
@@ -83,7 +83,7 @@ impl Memory {
         folio.mapcount.validate(&shape).map_err(|broken| Violation::Mapcount(id, broken))?;
         let has_page_maps = shape.has_page_counts();
         for (page, pfn) in (0..).zip((folio.pfn.0..folio.end_pfn().0).map(Pfn)) {
-            let nr_maps = found.nr_ptes_of(id, pfn) + nr_pmds;
+            let nr_maps = entries.nr_ptes_of(id, pfn) + nr_pmds;
             if has_page_maps {
                 let counted = folio.mapcount.page_mapcount(&shape, page).into();
                 agree("mappings of a page", counted, nr_maps)?;
@@ -96,12 +96,12 @@ impl Memory {
         Ok(())
     }
 
-    pub(super) fn check_owners(&self, id: FolioId, found: &EntryCounts) -> Result<(), Violation> {
+    pub(super) fn check_owners(&self, id: FolioId, entries: &EntryCounts) -> Result<(), Violation> {
         let folio = self.core.folios.get(id);
         if !folio.is_large() {
             return Ok(());
         }
-        let by_mm = found.by_mm(id);
+        let by_mm = entries.by_mm(id);
         let nr_of = |mm: MmId| by_mm.get(&mm).copied().unwrap_or(0);
         let claim = |what| Err(Violation::I12 { folio: id, what });
         let Some(owners) = folio.mapcount.owners(&self.core.shape(folio.order)) else {

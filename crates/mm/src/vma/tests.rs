@@ -61,8 +61,8 @@ impl Pair {
     fn compare(&self) {
         self.tree.validate().unwrap();
         for vpn in 0..END {
-            let found = self.tree.find(Vpn(vpn)).map(|vma| page_of(vma, Vpn(vpn)));
-            assert_eq!(found, self.pages.get(&vpn).copied(), "page {vpn}");
+            let page = self.tree.find(Vpn(vpn)).map(|vma| page_of(vma, Vpn(vpn)));
+            assert_eq!(page, self.pages.get(&vpn).copied(), "page {vpn}");
         }
         // I2: an area ends where the next page differs or has another `anon_vma`.
         let continues = |at: u64| {

@@ -97,11 +97,11 @@ fn copied(copy: CopyOrder) -> (u64, u64, Vec<u8>) {
     let child = memory.fork(parent).unwrap();
     memory.store(child, at, b"other").unwrap();
     memory.validate().unwrap();
-    let mut seen = [0; 3];
-    memory.load(child, last, &mut seen).unwrap();
+    let mut loaded = [0; 3];
+    memory.load(child, last, &mut loaded).unwrap();
     let mut of_parent = vec![0; 5];
     memory.load(parent, at, &mut of_parent).unwrap();
-    assert_eq!(&seen, b"end", "all of the page was copied");
+    assert_eq!(&loaded, b"end", "all of the page was copied");
     assert_eq!(memory.counters().hugetlb.nr_cow, 1);
     let copied = memory.core().ram.counted.copied;
     (copied.nr_bytes >> 12, copied.nr_units, of_parent)

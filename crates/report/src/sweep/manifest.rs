@@ -33,7 +33,7 @@ use serde::{Deserialize, Serialize};
 
 use super::error::SweepError;
 use super::part_file::{SetAside, damage, set_aside};
-use super::{Counts, Request};
+use super::{Counts, SweepRequest};
 use crate::figures::counted;
 use crate::report::TOOL_VERSION;
 use crate::table::TABLE_VERSION;
@@ -107,7 +107,7 @@ const fn is_zero(nr: &usize) -> bool {
 const NR_NAMED_MAX: usize = 100;
 
 impl SweepRun {
-    pub(super) fn new(request: &Request, asked: RunRequest, quarantined: &[SetAside]) -> Self {
+    pub(super) fn new(request: &SweepRequest, asked: RunRequest, quarantined: &[SetAside]) -> Self {
         Self {
             tool_version: TOOL_VERSION.to_owned(),
             command_line: request.command_line.clone(),

@@ -17,7 +17,7 @@ use largefolio_trace::{OpenTrace, TraceError};
 use super::error::SweepError;
 use super::manifest::{Failure, RequestedTrace, RunRequest};
 use super::task::{Task, TaskCell};
-use super::{IsStopped, Request, go_on};
+use super::{IsStopped, SweepRequest, go_on};
 
 /// Maximum number of cells per trace: a million is weeks of replay, and more is a mistake.
 const NR_CELLS_MAX: usize = 1 << 20;
@@ -56,7 +56,7 @@ pub(super) struct Plan {
     linked: Vec<Vec<String>>,
 }
 
-pub(super) fn check(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
+pub(super) fn check(request: &SweepRequest, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
     request.cells.check(NR_CELLS_MAX)?;
     check_number(request.traces.len(), request.cells.nr_cells())?;
     // Also refuses kernels and machines that cannot be written down.
@@ -75,7 +75,10 @@ fn check_number(nr_traces: usize, nr_cells: usize) -> Result<(), SweepError> {
 }
 
 impl Plan {
-    pub(super) fn new(request: &Request, is_stopped: IsStopped<'_>) -> Result<Self, SweepError> {
+    pub(super) fn new(
+        request: &SweepRequest,
+        is_stopped: IsStopped<'_>,
+    ) -> Result<Self, SweepError> {
         let kernels = request.cells.kernels().into_iter().map(|kernel| Ok(Named::kernel(kernel)?));
         let machines =
             request.cells.machines().into_iter().map(|machine| Ok(Named::machine(machine)?));
@@ -254,8 +257,8 @@ fn text(named: Result<Named, RecipeError>) -> Result<Text, RecipeError> {
 
 /// Refuses a name that occurs in no trace, because it would silently have no effect. Unreadable
 /// traces are reported elsewhere.
-fn check_names(request: &Request, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
-    let Request { cells, traces, .. } = request;
+fn check_names(request: &SweepRequest, is_stopped: IsStopped<'_>) -> Result<(), SweepError> {
+    let SweepRequest { cells, traces, .. } = request;
     if cells.annotations.is_empty() && cells.linked.is_empty() && cells.cgroups.is_empty() {
         return Ok(());
     }

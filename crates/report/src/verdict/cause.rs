@@ -1,6 +1,6 @@
 //! Names the rules that make the difference between the reference and the explained column.
 
-use largefolio_sim::explain::{Progress, Question, Replays, SMALL, Switch, WhyError, halve};
+use largefolio_sim::explain::{Progress, Replays, SMALL, Switch, WhyError, WhyQuestion, halve};
 use largefolio_sim::replay::{Outcome, ReplayError};
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ impl Verdict {
     /// [`ReplayError::Stopped`] if `progress` stops it.
     pub fn search(
         &mut self,
-        question: &Question<'_>,
+        question: &WhyQuestion<'_>,
         progress: Progress<'_>,
     ) -> Result<(), WhyError> {
         if question.nr_rows > NR_ROWS_MAX {
@@ -73,7 +73,7 @@ impl Verdict {
 fn causes(
     answer: &Answer,
     goal: Goal,
-    question: &Question<'_>,
+    question: &WhyQuestion<'_>,
     replays: &mut Replays<'_>,
 ) -> Result<Option<Causes>, WhyError> {
     let Some(row) = answer.explained_row() else { return Ok(None) };

@@ -13,7 +13,8 @@ use std::sync::atomic::Ordering::Relaxed;
 use largefolio_report::sweep::local::{self, Callbacks};
 use largefolio_report::sweep::manifest::MANIFEST;
 use largefolio_report::sweep::{
-    Counts, Manifest, NEVER, Request, RunEnding, Sweep, SweepError, Task, TaskError, TaskResult,
+    Counts, Manifest, NEVER, RunEnding, Sweep, SweepError, SweepRequest, Task, TaskError,
+    TaskResult,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -35,15 +36,18 @@ fn write_trace(path: &Path, nr_runs: u64) {
     mix.write(path).unwrap();
 }
 
-fn request(place: &TempDir, kernels: &[&str], traces: &[&str]) -> Request {
+fn request(place: &TempDir, kernels: &[&str], traces: &[&str]) -> SweepRequest {
     let kernels: Vec<_> = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
     let machines = vec![Machine::named("altra").unwrap(), Machine::named("zen4").unwrap()];
     let memory_bytes = vec![64 << 20, 1 << 30];
-    Request {
+    SweepRequest {
         command_line: vec!["a test".to_owned()],
         traces: traces.iter().map(|name| place.path().join(name)).collect(),
         copies: BTreeMap::new(),
-        cells: replay::Request { memory_bytes, ..replay::Request::new(kernels, machines) },
+        cells: replay::ReplayRequest {
+            memory_bytes,
+            ..replay::ReplayRequest::new(kernels, machines)
+        },
     }
 }
 
@@ -111,7 +115,7 @@ fn a_result_that_comes_twice_is_kept_once() {
 }
 
 /// Creates a data set of one-cell parts, one fewer than a merge takes, and its request.
-fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (Request, Sweep) {
+fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (SweepRequest, Sweep) {
     let mut request = request(place, &["6.12"], &["mix.folio"]);
     request.cells.machines.truncate(1);
     request.cells.memory_bytes = vec![8 << 20];
@@ -123,7 +127,7 @@ fn many_parts(place: &TempDir, dir: &Path, nr: u64) -> (Request, Sweep) {
 }
 
 /// Counts the cells in a directory, and checks that none is duplicated or damaged.
-fn nr_whole(dir: &Path, request: &Request) -> usize {
+fn nr_whole(dir: &Path, request: &SweepRequest) -> usize {
     let again = Sweep::open(dir, request, NEVER).unwrap();
     assert!(again.set_aside().is_empty(), "{:?}", again.set_aside());
     again.counts().nr_found

@@ -10,21 +10,21 @@ use largefolio_report::{
     Exporter, Goal, Options, PredictResult, Settings, Text, Tidy, TraceInfo, Verdict,
 };
 use largefolio_sim::explain::{
-    Effect, Explained, NR_CELLS_MAX, NR_PAIRS_MAX, Question, Why, WhyError, check,
+    Effect, Explained, NR_CELLS_MAX, NR_PAIRS_MAX, Why, WhyError, WhyQuestion, check,
 };
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{ReplayError, Request, replay};
+use largefolio_sim::replay::{ReplayError, ReplayRequest, replay};
 use largefolio_testkit::skeleton::between;
 use largefolio_trace::OpenTrace;
 use largefolio_trace::generate::{Workload, ZipfMix};
 
 use super::support::html;
 
-fn request(kernels: &[&str], machines: &[&str]) -> Request {
+fn request(kernels: &[&str], machines: &[&str]) -> ReplayRequest {
     let kernels = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
     let machines = machines.iter().map(|name| Machine::named(name).unwrap()).collect();
-    Request::new(kernels, machines)
+    ReplayRequest::new(kernels, machines)
 }
 
 fn explained(
@@ -40,7 +40,7 @@ fn explained(
     let (meta, rows) = replay(path, &specs, &mut |_| {}).unwrap();
     let results: Vec<String> = results.iter().map(|name| (*name).to_owned()).collect();
     let (nr_rows, results) = (meta.nr_rows, results.as_slice());
-    let question = Question { trace, nr_rows, specs: &specs, rows: &rows, results };
+    let question = WhyQuestion { trace, nr_rows, specs: &specs, rows: &rows, results };
     let (mut last, mut end) = (0, 0);
     let mut on_progress = |nr_done, nr_all| {
         assert!(last <= nr_done && nr_done <= nr_all, "{last} {nr_done} {nr_all}");
@@ -163,7 +163,7 @@ fn the_verdict_finds_the_rules_that_the_whole_answer_has() {
     let specs = request(&kernels, &machines).specs().unwrap();
     let trace = &OpenTrace::open(&path).unwrap();
     let question =
-        |nr_rows| Question { trace, nr_rows, specs: &specs, rows: &report.rows, results: &[] };
+        |nr_rows| WhyQuestion { trace, nr_rows, specs: &specs, rows: &report.rows, results: &[] };
     let mut verdict = Verdict::new(Goal::Faults, &report.rows);
     let (mut last, mut all) = (0, 0);
     let mut on_progress = |nr_done, nr_all| {
@@ -254,7 +254,7 @@ fn an_unknown_result_is_refused_and_a_stop_is_obeyed() {
     let specs = request.specs().unwrap();
     let (meta, rows) = replay(&path, &specs, &mut |_| {}).unwrap();
     let requested = ["fault_total".to_owned()];
-    let question = Question {
+    let question = WhyQuestion {
         trace: &OpenTrace::open(&path).unwrap(),
         nr_rows: meta.nr_rows,
         specs: &specs,
@@ -263,7 +263,7 @@ fn an_unknown_result_is_refused_and_a_stop_is_obeyed() {
     };
     let error = question.answer(&mut |_, _| panic!("nothing is replayed")).unwrap_err().to_string();
     assert!(error.contains("'fault_total'") && error.contains("faults_total"), "{error}");
-    let question = Question { results: &[], ..question };
+    let question = WhyQuestion { results: &[], ..question };
     let error = question.answer(&mut |_, _| ControlFlow::Break(())).unwrap_err();
     assert!(matches!(error, WhyError::Replay(ReplayError::Stopped)), "{error}");
 }

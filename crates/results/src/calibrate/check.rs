@@ -11,7 +11,7 @@ mod model;
 mod result;
 mod setup;
 
-use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
+use largefolio_linux::calibrate::{AROUND_BYTES, Effort, TimedWork};
 use largefolio_linux::measure::{Series, Spread};
 use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 
@@ -91,7 +91,7 @@ impl CheckRequest {
 
     fn anon(
         &self,
-        work: Work,
+        work: TimedWork,
         operation: &'static str,
         bytes: usize,
         series: &Series,

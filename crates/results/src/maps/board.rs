@@ -179,7 +179,7 @@ impl Board {
 
 #[cfg(test)]
 mod tests {
-    use largefolio_linux::census::folios::{Cell, Kind, Size};
+    use largefolio_linux::census::folios::{Cell, MemoryKind, Size};
 
     use super::super::change::tests::state;
     use super::*;
@@ -213,7 +213,7 @@ mod tests {
             let mut reading = state("a", &[(1, "db", 8192, 2048)]);
             for (order, bytes) in orders {
                 let cell = Cell { aligned_bytes: *bytes, ..Cell::default() };
-                reading.totals.add(Kind::Anon, Size::Order(*order), &cell);
+                reading.totals.add(MemoryKind::Anon, Size::Order(*order), &cell);
             }
             reading
         };

@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
-use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
@@ -95,13 +95,15 @@ pub(super) fn heading(view: &View, since: Since, sort: Sort) -> String {
 }
 
 pub(super) fn totals(first: &State, last: &State, now: &State) -> Grid {
-    let kinds: Vec<Kind> =
-        Kind::ALL.into_iter().filter(|kind| now.totals.of(*kind).mapped_bytes() > 0).collect();
+    let kinds: Vec<MemoryKind> = MemoryKind::ALL
+        .into_iter()
+        .filter(|kind| now.totals.of(*kind).mapped_bytes() > 0)
+        .collect();
     let mut header = vec!["folios".to_owned()];
     header.extend(["all", "share", "since last look", "since start"].map(str::to_owned));
     header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
     let all = now.totals.all().mapped_bytes();
-    let of = |state: &State, sizes: &[Size], kind: Option<Kind>| {
+    let of = |state: &State, sizes: &[Size], kind: Option<MemoryKind>| {
         let is_in = |k, size| kind.is_none_or(|kind| kind == k) && sizes.contains(&size);
         state.totals.sum(is_in).mapped_bytes()
     };

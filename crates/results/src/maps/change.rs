@@ -105,7 +105,7 @@ pub(super) fn pairs<'a>(old: &'a State, new: &'a State) -> Vec<Pair<'a>> {
 #[cfg(test)]
 pub(super) mod tests {
     use largefolio_linux::census::Access;
-    use largefolio_linux::census::folios::{Cell, Kind, Size};
+    use largefolio_linux::census::folios::{Cell, MemoryKind, Size};
     use largefolio_linux::geometry::Geometry;
 
     use super::*;
@@ -116,8 +116,12 @@ pub(super) mod tests {
         let process = |&(pid, name, small, large): &(u32, &str, u64, u64)| {
             let mut tally = Tally::default();
             let cell = |kib: u64| Cell { aligned_bytes: kib << 10, ..Cell::default() };
-            tally.add(Kind::Anon, Size::Order(0), &cell(small));
-            tally.add(Kind::Anon, Size::Order(9), &Cell { pmd_bytes: large << 10, ..cell(large) });
+            tally.add(MemoryKind::Anon, Size::Order(0), &cell(small));
+            tally.add(
+                MemoryKind::Anon,
+                Size::Order(9),
+                &Cell { pmd_bytes: large << 10, ..cell(large) },
+            );
             let mappings = Mappings::from([(("[heap]".into(), "rw-p".into()), tally.clone())]);
             let group = format!("/system.slice/{name}.service");
             ProcessState { pid, name: name.to_owned(), group, tally, mappings }

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use largefolio_linux::census::Access;
-use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
@@ -52,7 +52,7 @@ pub(super) struct Side {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub(super) struct CellChange {
-    pub(super) kind: Kind,
+    pub(super) kind: MemoryKind,
     pub(super) folio_bytes: Option<u64>,
     pub(super) old_bytes: u64,
     pub(super) new_bytes: u64,
@@ -193,7 +193,7 @@ pub(super) fn moved_bytes(old: &Tally, new: &Tally) -> u64 {
 }
 
 fn cells(old: &Tally, new: &Tally, page_bytes: u64) -> Vec<CellChange> {
-    let mut both: BTreeMap<(Kind, Size), (u64, u64)> = BTreeMap::new();
+    let mut both: BTreeMap<(MemoryKind, Size), (u64, u64)> = BTreeMap::new();
     for (kind, size, cell) in old.cells() {
         both.entry((kind, size)).or_default().0 = cell.mapped_bytes();
     }
@@ -201,7 +201,7 @@ fn cells(old: &Tally, new: &Tally, page_bytes: u64) -> Vec<CellChange> {
         both.entry((kind, size)).or_default().1 = cell.mapped_bytes();
     }
     let changed = both.into_iter().filter(|(_, (old, new))| old != new);
-    let cell = |((kind, size), (old_bytes, new_bytes)): ((Kind, Size), _)| CellChange {
+    let cell = |((kind, size), (old_bytes, new_bytes)): ((MemoryKind, Size), _)| CellChange {
         kind,
         folio_bytes: size.bytes(page_bytes),
         old_bytes,

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use largefolio_linux::alignment::{self, Ground, Refusal};
+use largefolio_linux::alignment::{self, AlignRefusal, Ground};
 use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind, Load};
 use largefolio_mm::mapping::disk::Disk;
 use largefolio_mm::rules::Rules;
@@ -84,7 +84,7 @@ pub(super) struct SizeView {
     pub(super) bytes: u64,
     pub(super) covered_bytes: u64,
     pub(super) filesystems: Vec<String>,
-    pub(super) refusal: Option<Refusal>,
+    pub(super) refusal: Option<AlignRefusal>,
     /// The remedy; `None` if nothing helps.
     pub(super) remedy: Option<String>,
 }
@@ -239,7 +239,7 @@ impl ElfResult {
                         &size.bytes.to_string(),
                         &size.covered_bytes.to_string(),
                         &size.filesystems.join(" "),
-                        size.refusal.map_or("", Refusal::name),
+                        size.refusal.map_or("", AlignRefusal::name),
                     ])?;
                 }
             }
@@ -308,16 +308,16 @@ impl Judge<'_> {
     }
 }
 
-fn remedy(refusal: Refusal, segment: &Load, bytes: u64) -> Option<String> {
+fn remedy(refusal: AlignRefusal, segment: &Load, bytes: u64) -> Option<String> {
     match refusal {
-        Refusal::Incongruent | Refusal::RandomAddress => {
+        AlignRefusal::Incongruent | AlignRefusal::RandomAddress => {
             Some(format!("re-link with -Wl,-z,max-page-size={bytes}"))
         }
         // A segment of that many bytes, aligned to the size, holds a block.
-        Refusal::NoWholeBlock if segment.align < bytes => {
+        AlignRefusal::NoWholeBlock if segment.align < bytes => {
             Some(format!("re-link with -Wl,-z,separate-code,-z,max-page-size={bytes}"))
         }
-        Refusal::NoWholeBlock | Refusal::TooSmall | Refusal::Filesystem => None,
+        AlignRefusal::NoWholeBlock | AlignRefusal::TooSmall | AlignRefusal::Filesystem => None,
     }
 }
 

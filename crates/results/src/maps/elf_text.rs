@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use largefolio_linux::alignment::Refusal;
+use largefolio_linux::alignment::AlignRefusal;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_report::figures::{self, printable};
 
@@ -76,13 +76,13 @@ pub(super) fn cell(segment: &SegmentView, size: &SizeView) -> String {
     }
 }
 
-fn word(refusal: Refusal) -> &'static str {
+fn word(refusal: AlignRefusal) -> &'static str {
     match refusal {
-        Refusal::TooSmall => "small",
-        Refusal::NoWholeBlock => "ends",
-        Refusal::Incongruent => "offset",
-        Refusal::RandomAddress => "random",
-        Refusal::Filesystem => LONGEST,
+        AlignRefusal::TooSmall => "small",
+        AlignRefusal::NoWholeBlock => "ends",
+        AlignRefusal::Incongruent => "offset",
+        AlignRefusal::RandomAddress => "random",
+        AlignRefusal::Filesystem => LONGEST,
     }
 }
 
@@ -95,20 +95,20 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
         let names = names.join(", ");
         let step = size_name(file.step_bytes.unwrap_or(0));
         let why = match refusal {
-            Refusal::TooSmall => continue,
-            Refusal::NoWholeBlock => {
+            AlignRefusal::TooSmall => continue,
+            AlignRefusal::NoWholeBlock => {
                 format!("the segment contains no whole block of {names}")
             }
-            Refusal::Incongruent => {
+            AlignRefusal::Incongruent => {
                 format!("address and file offset differ modulo {names}, wherever it is loaded")
             }
-            Refusal::RandomAddress => {
+            AlignRefusal::RandomAddress => {
                 format!(
                     "the load address is random in steps of {step}, so {names} fits only by \
                          chance"
                 )
             }
-            Refusal::Filesystem => format!("no filesystem supports folios of {names}"),
+            AlignRefusal::Filesystem => format!("no filesystem supports folios of {names}"),
         };
         let remedy = sizes.values().next_back().copied().flatten();
         let remedy = remedy.map_or_else(String::new, |remedy| format!("; {remedy}"));
@@ -137,8 +137,8 @@ pub(super) fn notes(view: &ElfResult, file: &FileView) -> Vec<String> {
 }
 
 /// Groups refusals of text segments, with sizes and remedies; without text, covers all segments.
-fn refused(file: &FileView) -> BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> {
-    let mut refused: BTreeMap<Refusal, BTreeMap<u64, Option<&str>>> = BTreeMap::new();
+fn refused(file: &FileView) -> BTreeMap<AlignRefusal, BTreeMap<u64, Option<&str>>> {
+    let mut refused: BTreeMap<AlignRefusal, BTreeMap<u64, Option<&str>>> = BTreeMap::new();
     let has_text = file.segments.iter().any(SegmentView::is_text);
     let segments = file.segments.iter().filter(|segment| segment.is_text() || !has_text);
     for size in segments.flat_map(|segment| &segment.sizes) {

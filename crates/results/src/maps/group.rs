@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_linux::census::Census;
-use largefolio_linux::census::folios::{Kind, Size, Tally};
+use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::reasons::{Finding, Refusal};
 use largefolio_linux::remedies::Remedy;
@@ -100,10 +100,10 @@ pub(super) fn rank(tally: &Tally, sort: Sort) -> u64 {
     match sort {
         Sort::Size => tally.all().mapped_bytes(),
         Sort::Small => tally.sum(|_, size| size == Size::Order(0)).mapped_bytes(),
-        Sort::Text => of(Kind::Text),
-        Sort::File => of(Kind::File),
-        Sort::Anon => of(Kind::Anon),
-        Sort::Shmem => of(Kind::Shmem),
+        Sort::Text => of(MemoryKind::Text),
+        Sort::File => of(MemoryKind::File),
+        Sort::Anon => of(MemoryKind::Anon),
+        Sort::Shmem => of(MemoryKind::Shmem),
         Sort::Pmd => tally.all().pmd_bytes,
     }
 }

@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use largefolio_linux::census::cgroup::Group;
-use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::sizes::size_name;
@@ -153,7 +153,7 @@ impl Families {
         let mut sums: BTreeMap<Labels, BTreeMap<Size, u64>> = BTreeMap::new();
         for (labels, tally) in all {
             let sum = sums.entry(labels).or_default();
-            for (_, size, cell) in tally.cells().filter(|(kind, ..)| *kind != Kind::Other) {
+            for (_, size, cell) in tally.cells().filter(|(kind, ..)| *kind != MemoryKind::Other) {
                 *sum.entry(size).or_default() += cell.mapped_bytes();
             }
         }
@@ -207,7 +207,7 @@ mod tests {
     fn tally(kib: u64) -> Tally {
         let mut tally = Tally::default();
         let cell = Cell { aligned_bytes: kib << 10, ..Cell::default() };
-        tally.add(Kind::Anon, Size::Order(0), &cell);
+        tally.add(MemoryKind::Anon, Size::Order(0), &cell);
         tally
     }
 
@@ -226,7 +226,7 @@ mod tests {
             .collect();
         let mut totals = tally(4);
         totals.add(
-            Kind::Text,
+            MemoryKind::Text,
             Size::Order(9),
             &Cell { pmd_bytes: 7, aligned_bytes: 8, ..Cell::default() },
         );

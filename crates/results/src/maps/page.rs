@@ -281,7 +281,7 @@ fn strips(summary: &Summary<'_>, of_files: bool) -> Markup {
         return body;
     }
     let mut others = vec![("hole", "nothing there")];
-    // Indexes of `How::Unaligned` and `How::Partial`.
+    // Indexes of `RunMapping::Unaligned` and `RunMapping::Partial`.
     let is_faint = |run: &[u64; 4]| matches!(run[3], 2 | 3);
     if runs().any(is_faint) {
         others.push(("pale s16", "pale: not aligned, or partly mapped"));

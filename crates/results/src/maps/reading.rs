@@ -9,7 +9,7 @@ use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::selection::Missing;
 pub use largefolio_linux::census::selection::Selection;
 use largefolio_linux::census::{self, Access, Census};
-use largefolio_linux::reasons::{self, Finding, Question};
+use largefolio_linux::reasons::{self, CensusQuestion, Finding};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::shell::again_as_root;
 use largefolio_linux::system::{Live, System as _};
@@ -104,7 +104,8 @@ impl MapsRequest {
             reading.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());
             let limit = |name: &str| limit(&kernel.as_ref()?.rules, name);
             let verbs = &LiveVerbs::default();
-            let question = Question { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
+            let question =
+                CensusQuestion { system: &Live, limit: &limit, verbs, nr_max: self.nr_judged };
             reading.findings = reasons::findings(&census, &question);
             reading.census = Some(census);
         }

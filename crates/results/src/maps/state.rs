@@ -10,7 +10,7 @@ use std::path::Path;
 
 use largefolio_linux::census::Access;
 use largefolio_linux::census::cgroup::Group;
-use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::system::{Live, System as _};
 use largefolio_trace::{disk, shown};
@@ -146,7 +146,7 @@ struct SavedSkipped {
 
 #[derive(Deserialize)]
 struct SavedCell {
-    kind: Kind,
+    kind: MemoryKind,
     folio_bytes: Option<u64>,
     #[serde(flatten)]
     cell: Cell,
@@ -235,7 +235,7 @@ impl Adder {
 
     fn file(&mut self, saved: &SavedFile) -> Result<((String, String), Tally), String> {
         let cell = |folio: &SavedFolio| SavedCell {
-            kind: Kind::File,
+            kind: MemoryKind::File,
             folio_bytes: folio.folio_bytes,
             cell: Cell { aligned_bytes: folio.cached_bytes, ..Cell::default() },
         };
@@ -305,7 +305,7 @@ mod tests {
         let state = saved(|_| {}).unwrap();
         assert_eq!(state.processes[0].tally, state.totals);
         let cells: Vec<_> = state.totals.cells().map(|(kind, size, _)| (kind, size)).collect();
-        assert_eq!(cells, [(Kind::Anon, Size::Order(4))]);
+        assert_eq!(cells, [(MemoryKind::Anon, Size::Order(4))]);
         let key = ("[heap]".to_owned(), "rw-p".to_owned());
         assert_eq!(state.processes[0].mappings[&key], state.totals);
     }

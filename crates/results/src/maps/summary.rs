@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use largefolio_linux::census::file::CachedFile;
-use largefolio_linux::census::folios::{Kind, Tally};
-use largefolio_linux::census::layout::{self, How, Layout};
+use largefolio_linux::census::folios::{MemoryKind, Tally};
+use largefolio_linux::census::layout::{self, Layout, RunMapping};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::Process;
 use largefolio_linux::census::{Access, Census};
@@ -62,7 +62,7 @@ pub(super) struct Summary<'a> {
     pub(super) nr_files_not_shown: usize,
     pub(super) nr_files_not_cached: usize,
     /// The meanings of the indexes in `strips[].runs`.
-    hows: [How; 5],
+    hows: [RunMapping; 5],
     pub(super) strips: Vec<StripData>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Summary<'a> {
             files: Vec::new(),
             nr_files_not_shown: 0,
             nr_files_not_cached: reading.cached.as_ref().map_or(0, |cached| cached.nr_empty),
-            hows: How::ALL,
+            hows: RunMapping::ALL,
             strips: Vec::new(),
         };
         if let Some(census) = census {
@@ -220,7 +220,7 @@ impl<'a> Summary<'a> {
     }
 
     fn add_census(&mut self, census: &Census, system: &dyn System) {
-        for kind in Kind::ALL {
+        for kind in MemoryKind::ALL {
             let mut tally = Tally::default();
             for (_, size, cell) in census.totals.cells().filter(|(of, ..)| *of == kind) {
                 tally.add(kind, size, cell);
@@ -250,7 +250,7 @@ impl<'a> Summary<'a> {
     }
 
     fn add_strips(&mut self, census: &Census, groups: &[Group], system: &dyn System) {
-        let is_folios = |one: &&Group| one.tally.of(Kind::Other) != one.tally.all();
+        let is_folios = |one: &&Group| one.tally.of(MemoryKind::Other) != one.tally.all();
         let mut chosen: Vec<(&Group, Option<MappingPlace<'_>>)> =
             groups.iter().filter(is_folios).take(NR_STRIPS_MAX).map(|one| (one, None)).collect();
         for process in &census.processes {
@@ -348,8 +348,10 @@ fn subject_data(subject: Subject) -> SubjectData {
 }
 
 fn strip(name: String, about: String, layout: &Layout) -> StripData {
-    let how_nr = |how: How| How::ALL.iter().position(|one| *one == how).unwrap_or(0) as u64;
-    let run = |run: &layout::Run| [run.page, run.nr_pages, u64::from(run.order), how_nr(run.how)];
+    let how_nr =
+        |how: RunMapping| RunMapping::ALL.iter().position(|one| *one == how).unwrap_or(0) as u64;
+    let run =
+        |run: &layout::LayoutRun| [run.page, run.nr_pages, u64::from(run.order), how_nr(run.how)];
     StripData {
         name,
         about,

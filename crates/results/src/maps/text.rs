@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
-use largefolio_linux::census::folios::{self, Kind, Size};
+use largefolio_linux::census::folios::{self, MemoryKind, Size};
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::reasons::Refusal;
@@ -110,8 +110,8 @@ fn limits(text: &mut String, limits: &[MemoryLimit], show: Show) {
 
 fn totals(text: &mut String, census: &Census) {
     let totals = &census.totals;
-    let kinds: Vec<Kind> =
-        Kind::ALL.into_iter().filter(|kind| totals.of(*kind).mapped_bytes() > 0).collect();
+    let kinds: Vec<MemoryKind> =
+        MemoryKind::ALL.into_iter().filter(|kind| totals.of(*kind).mapped_bytes() > 0).collect();
     let all = totals.all().mapped_bytes();
     let mut sizes: Vec<Size> = totals.cells().map(|(_, size, _)| size).collect();
     sizes.sort_unstable();
@@ -120,8 +120,8 @@ fn totals(text: &mut String, census: &Census) {
     let mut header = vec![once.to_owned()];
     header.extend(kinds.iter().map(|kind| kind.name().to_owned()));
     header.extend(["all".to_owned(), "share".to_owned()]);
-    let line = |name: String, pick: &dyn Fn(Kind, &folios::Cell, Size) -> u64| {
-        let of = |wanted: Option<Kind>| -> u64 {
+    let line = |name: String, pick: &dyn Fn(MemoryKind, &folios::Cell, Size) -> u64| {
+        let of = |wanted: Option<MemoryKind>| -> u64 {
             let cells = totals.cells().filter(|(kind, ..)| wanted.is_none_or(|w| w == *kind));
             cells.map(|(kind, size, cell)| pick(kind, cell, size)).sum()
         };

@@ -2,7 +2,7 @@
 
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFile;
-use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::{Access, Census, Skipped};
 use largefolio_linux::reasons::Reason;
@@ -67,7 +67,7 @@ impl<'a> SkippedView<'a> {
 
 #[derive(Debug, Serialize)]
 struct CellView {
-    kind: Kind,
+    kind: MemoryKind,
     /// `None` if the size is not known.
     folio_bytes: Option<u64>,
     mapped_bytes: u64,
@@ -274,7 +274,7 @@ fn of_process(process: &Process, page_bytes: u64) -> ProcessView<'_> {
 }
 
 fn cells(tally: &Tally, page_bytes: u64) -> Vec<CellView> {
-    let view = |(kind, size, cell): (Kind, Size, &Cell)| CellView {
+    let view = |(kind, size, cell): (MemoryKind, Size, &Cell)| CellView {
         kind,
         folio_bytes: size.bytes(page_bytes),
         mapped_bytes: cell.mapped_bytes(),

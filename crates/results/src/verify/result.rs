@@ -7,9 +7,9 @@ use std::time::Duration;
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::timed_run::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Better;
-use largefolio_linux::verify::rounds::{NR_ROUNDS_MIN, Rounds, Run};
-use largefolio_linux::verify::threshold::{Outcome, Threshold};
-use largefolio_linux::verify::verdict::{self, Compared, Judged, Question, Verdict, doubts};
+use largefolio_linux::verify::rounds::{LoadRun, NR_ROUNDS_MIN, Rounds};
+use largefolio_linux::verify::threshold::{Threshold, ThresholdOutcome};
+use largefolio_linux::verify::verdict::{self, Compared, Judged, Verdict, VerifyQuestion, doubts};
 use largefolio_report::ExportError;
 use largefolio_report::figures::printable;
 use serde::Serialize;
@@ -140,7 +140,7 @@ pub struct VerifyResult {
 
 impl VerifyResult {
     #[must_use]
-    pub fn new(rounds: &Rounds, judged: &Judged, question: &Question) -> Self {
+    pub fn new(rounds: &Rounds, judged: &Judged, question: &VerifyQuestion) -> Self {
         let name = question.metric.name.clone();
         let proved = &judged.proved;
         let ratio = judged.compared.iter().find(|one| one.name == name).and_then(|one| one.ratio);
@@ -334,7 +334,7 @@ impl VerifyResult {
 }
 
 impl RunRow {
-    fn new(run: &Run, metric: &str) -> Self {
+    fn new(run: &LoadRun, metric: &str) -> Self {
         let sample = &run.sample;
         Self {
             wall_ns: ns(sample.wall),
@@ -382,14 +382,16 @@ fn rounds_of(rounds: &Rounds, judged: &Judged, metric: &str) -> Vec<RoundRow> {
     (1..).zip(both).map(round).collect()
 }
 
-fn thresholds(judged: &Judged, question: &Question) -> Vec<ThresholdRow> {
+fn thresholds(judged: &Judged, question: &VerifyQuestion) -> Vec<ThresholdRow> {
     let ratio = |name: &str| judged.compared.iter().find(|one| one.name == name)?.ratio;
-    let of = |(limit, outcome): (&Threshold, &Outcome)| {
+    let of = |(limit, outcome): (&Threshold, &ThresholdOutcome)| {
         let ratio: Option<Interval> = ratio(&limit.quantity);
         let (outcome, why) = match outcome {
-            Outcome::Passed => ("passed", None),
-            Outcome::Failed => ("failed", None),
-            Outcome::Open(why) => ("open", Some(sentences::undecided_reason(*why, ratio.as_ref()))),
+            ThresholdOutcome::Passed => ("passed", None),
+            ThresholdOutcome::Failed => ("failed", None),
+            ThresholdOutcome::Open(why) => {
+                ("open", Some(sentences::undecided_reason(*why, ratio.as_ref())))
+            }
         };
         ThresholdRow {
             threshold: limit.to_string(),

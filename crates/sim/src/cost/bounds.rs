@@ -50,8 +50,9 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     static COSTS: LazyLock<Option<Costs>> =
         LazyLock::new(|| Machine::named(STAND_IN).ok().map(|machine| machine.costs));
     let costs = COSTS.as_ref()?;
-    let found = costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
-    let cost = found.or_else(|| rate_named(costs, name).map(quantity))?;
+    let cost_of_name =
+        costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
+    let cost = cost_of_name.or_else(|| rate_named(costs, name).map(quantity))?;
     let ns = ns_each(&cost, costs)?;
     let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
     let source =

@@ -87,10 +87,10 @@ fn quantiles(mut values: Vec<(u64, u64)>) -> [u64; 2] {
     values.sort_unstable();
     let nr: u64 = values.iter().map(|&(_, nr)| nr).sum();
     let rank = nr.saturating_mul(QUANTILE_PERCENT).div_ceil(100);
-    let mut seen = 0;
+    let mut nr_below = 0;
     let at_rank = values.iter().find(|&&(_, nr)| {
-        seen += nr;
-        seen >= rank
+        nr_below += nr;
+        nr_below >= rank
     });
     [at_rank.map_or(0, |&(value, _)| value), values.last().map_or(0, |&(value, _)| value)]
 }
@@ -127,7 +127,7 @@ impl Prices<'_> {
 
 #[cfg(test)]
 mod tests {
-    use largefolio_mm::ram::Work;
+    use largefolio_mm::ram::StretchWork;
     use largefolio_mm::rules::Arch;
     use largefolio_mm::rules::clear::{ClearOrder, ClearRules};
     use largefolio_mm::units::{Order, PageSize};
@@ -145,7 +145,7 @@ mod tests {
         let mut stretches = Stretches::default();
         for folio in [9, 0, 0] {
             let plan = rules.plan(Arch::X86_64, PageSize::K4, Order::new(folio), 0);
-            stretches.plan(Work::Clear, &plan);
+            stretches.plan(StretchWork::Clear, &plan);
         }
         let costs = Costs { clear: rates, ..Costs::default() };
         Latency::new(&stretches, preemption, 4096, &costs)

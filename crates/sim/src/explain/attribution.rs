@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Effect, Explained, HEADLINES, Progress, Question, Replays, Switch, Why, WhyError};
+use super::{Effect, Explained, HEADLINES, Progress, Replays, Switch, Why, WhyError, WhyQuestion};
 use crate::metrics::results;
 use crate::names::nearest;
 use crate::replay::Outcome;
@@ -27,8 +27,8 @@ impl Numbers {
     }
 
     fn value(&self, key: &Key, unit: &str) -> Option<i128> {
-        let found = self.0.get(key).copied();
-        if NOT_ALWAYS_KNOWN.contains(&unit) { found } else { Some(found.unwrap_or(0)) }
+        let counted = self.0.get(key).copied();
+        if NOT_ALWAYS_KNOWN.contains(&unit) { counted } else { Some(counted.unwrap_or(0)) }
     }
 }
 
@@ -39,7 +39,7 @@ struct Active {
     nr_pairs_left_out: usize,
 }
 
-impl Question<'_> {
+impl WhyQuestion<'_> {
     /// Answers for each pair of rows. `progress` receives the rows replayed and the total needed so
     /// far, and returns whether to continue.
     ///
@@ -82,14 +82,14 @@ impl Question<'_> {
         let is_same = first == second;
         let mut cells = BTreeMap::from([(Mix::first(nr, nr), second), (Mix::first(nr, 0), first)]);
         let nr_given = cells.len();
-        let found = if is_same {
+        let shares = if is_same {
             Active::default()
         } else {
             replay(&comparison, &comparison.parts(), &mut cells, replays)?;
             interactions(&comparison, &mut cells, replays)?
         };
         let switches = comparison.switches().iter().enumerate();
-        let has_effect = |one| found.active.contains(&one);
+        let has_effect = |one| shares.active.contains(&one);
         let mut why = Why {
             before,
             after,
@@ -97,11 +97,11 @@ impl Question<'_> {
             switches: switches.map(|(one, of)| Switch::new(of, has_effect(one))).collect(),
             shown: self.shown(),
             results: Vec::new(),
-            nr_pairs_left_out: found.nr_pairs_left_out,
+            nr_pairs_left_out: shares.nr_pairs_left_out,
             not_known: Vec::new(),
         };
         if !is_same {
-            self.explain(&mut why, &found.pairs, &cells);
+            self.explain(&mut why, &shares.pairs, &cells);
         }
         Ok(why)
     }

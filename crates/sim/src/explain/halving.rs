@@ -16,7 +16,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{Question, Replays, Switch, WhyError};
+use super::{Replays, Switch, WhyError, WhyQuestion};
 use crate::replay::Outcome;
 use crate::why::{Comparison, Mix};
 
@@ -41,7 +41,7 @@ pub struct Steps {
 /// # Errors
 /// [`WhyError`].
 pub fn halve(
-    question: &Question<'_>,
+    question: &WhyQuestion<'_>,
     [before, after]: [usize; 2],
     value: &dyn Fn(&Outcome) -> Option<f64>,
     replays: &mut Replays<'_>,

@@ -22,7 +22,7 @@ const POLICY: &str = "policy";
 const ABSENT: &str = "absent";
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Change {
+pub struct KernelChange {
     path: Path,
     from: Option<Value>,
     to: Option<Value>,
@@ -31,9 +31,9 @@ pub struct Change {
     pub origin: Option<Origin>,
 }
 
-type Place = (u8, Reverse<(u32, u32)>, (u32, u32));
+type SortKey = (u8, Reverse<(u32, u32)>, (u32, u32));
 
-impl Change {
+impl KernelChange {
     #[must_use]
     pub fn rule(&self) -> String {
         self.path.join(".")
@@ -54,7 +54,7 @@ impl Change {
     }
 
     /// Undone changes come first, newest to oldest; then new ones, oldest to newest; then edits.
-    fn place(&self) -> Place {
+    fn place(&self) -> SortKey {
         let none = (0, 0);
         let Some(origin) = &self.origin else { return (2, Reverse(none), none) };
         let version = super::version(&origin.version).unwrap_or(none);
@@ -92,7 +92,7 @@ impl Kernel {
     ///
     /// # Errors
     /// Numbers above TOML's maximum, 2^63.
-    pub fn changes_to(&self, other: &Self) -> Result<Vec<Change>, KernelError> {
+    pub fn changes_to(&self, other: &Self) -> Result<Vec<KernelChange>, KernelError> {
         let (mut before, mut after) = (self.leaves()?, other.leaves()?);
         let mut paths: Vec<Path> = before.keys().chain(after.keys()).cloned().collect();
         paths.sort_unstable();
@@ -110,10 +110,10 @@ impl Kernel {
                 (Some(old), Some(new)) => Some(versions.origin(old, new, &path)),
                 _ => None,
             };
-            changes.push(Change { path, from, to, policy: None, origin });
+            changes.push(KernelChange { path, from, to, policy: None, origin });
         }
         changes.extend(self.change_of_policy(other));
-        changes.sort_by_key(Change::place);
+        changes.sort_by_key(KernelChange::place);
         Ok(changes)
     }
 
@@ -123,7 +123,7 @@ impl Kernel {
     /// Rules that no kernel can have.
     pub fn with_changes<'a>(
         &self,
-        changes: impl IntoIterator<Item = &'a Change>,
+        changes: impl IntoIterator<Item = &'a KernelChange>,
         name: &str,
     ) -> Result<Self, KernelError> {
         let bad = |message: String| KernelError::BadFile { origin: name.to_owned(), message };
@@ -143,11 +143,11 @@ impl Kernel {
         Ok(Self { name: name.to_owned(), rules, policy, ..self.clone() })
     }
 
-    fn change_of_policy(&self, other: &Self) -> Option<Change> {
+    fn change_of_policy(&self, other: &Self) -> Option<KernelChange> {
         let name = |kernel: &Self| {
             kernel.policy.as_ref().map(|policy| Value::String(policy.name().to_owned()))
         };
-        (self.policy != other.policy).then(|| Change {
+        (self.policy != other.policy).then(|| KernelChange {
             path: vec![POLICY.to_owned()],
             from: name(self),
             to: name(other),

@@ -46,7 +46,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
         let place = message.split([' ', ':']).next().unwrap_or_default().to_owned();
         bad(name, &place, message)
     })?;
-    let note = unverified.as_ref().map(|said| said.sentence(name));
+    let note = unverified.as_ref().map(|unverified| unverified.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
     Ok(Kernel { name, description, rules, is_page_given, unverified, note, policy })
 }
@@ -91,8 +91,8 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     if !kernel.is_page_given {
         table.remove(PAGE);
     }
-    if let Some(said) = &kernel.unverified {
-        unverified::put(said, &mut table).map_err(unwritable)?;
+    if let Some(unverified) = &kernel.unverified {
+        unverified::put(unverified, &mut table).map_err(unwritable)?;
     }
     if let Some(policy) = &kernel.policy {
         policy::put(policy, &mut table)?;

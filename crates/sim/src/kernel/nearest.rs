@@ -14,10 +14,10 @@ impl Nearest {
         let known = || Kernel::names().filter_map(|name| Some((version(name)?, name)));
         let (newest, _) = known().max()?;
         let not_newer = known().filter(|(known, _)| *known <= wanted).max();
-        let (found, base) = not_newer.or_else(|| known().min())?;
+        let (nearest, base) = not_newer.or_else(|| known().min())?;
         let how = if wanted > newest {
             "newer than the kernels"
-        } else if found > wanted {
+        } else if nearest > wanted {
             "older than the kernels"
         } else {
             "not among the kernels"
@@ -25,7 +25,7 @@ impl Nearest {
         let (major, minor) = wanted;
         let note =
             format!("Linux {major}.{minor} is {how} this version knows; using the rules of {base}");
-        Some(Self { base, is_newer: found > wanted, note: (found != wanted).then_some(note) })
+        Some(Self { base, is_newer: nearest > wanted, note: (nearest != wanted).then_some(note) })
     }
 
     /// Returns the newest known kernel if `name` is the bare number of a newer version: `7.4`.

@@ -92,8 +92,8 @@ fn refused(table: &Table, steps: &[&str], refusals: &[String]) -> Refused {
     Refused::Value(match expected {
         "u32" | "u64" => "a number".to_owned(),
         "a boolean" => "true or false".to_owned(),
-        words => {
-            or_list(words.trim_start_matches("one of ").split([',', '`']).filter_map(|word| {
+        names => {
+            or_list(names.trim_start_matches("one of ").split([',', '`']).filter_map(|word| {
                 let word = word.trim();
                 (!word.is_empty() && word != "or").then_some(word)
             }))

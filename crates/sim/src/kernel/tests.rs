@@ -236,9 +236,9 @@ fn collapse_follows_the_history_and_its_edits() {
     for name in ["scan_sleep_ms", "alloc_sleep_ms"] {
         let of = |ms: u64| Kernel::parse(&format!("6.18+collapse.{name}={ms}"));
         assert!(of(1 << 32).is_ok(), "{name}");
-        let said = of(1 << 58).unwrap_err().to_string();
+        let message = of(1 << 58).unwrap_err().to_string();
         let expected = format!("collapse.{name} = 288230376151711744: expected at most 4294967296");
-        assert!(said.ends_with(&expected), "{said}");
+        assert!(message.ends_with(&expected), "{message}");
     }
 }
 
@@ -311,7 +311,7 @@ fn a_policy_takes_the_place_of_the_one_before() {
     let policies = ["exec-order", "always-exec"].map(|name| KernelPolicy::named(name).unwrap());
     let kernels = with_policies(vec![same], &policies).unwrap();
     let machine = crate::machine::Machine::named("altra").unwrap();
-    let request = crate::replay::Request::new(kernels, vec![machine]);
+    let request = crate::replay::ReplayRequest::new(kernels, vec![machine]);
     let names: Vec<&str> = request.kernels().iter().map(|kernel| kernel.name.as_str()).collect();
     assert_eq!(names, ["7.2+policy=exec-order", "7.2+policy=always-exec"]);
 }

@@ -40,8 +40,8 @@ pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<Unverified>
     table::take(origin, table, KEY)
 }
 
-pub(super) fn put(said: &Unverified, table: &mut Table) -> Result<(), toml::ser::Error> {
-    table.insert(KEY.to_owned(), Value::try_from(said)?);
+pub(super) fn put(unverified: &Unverified, table: &mut Table) -> Result<(), toml::ser::Error> {
+    table.insert(KEY.to_owned(), Value::try_from(unverified)?);
     Ok(())
 }
 
@@ -70,16 +70,16 @@ mod tests {
         let is_judged = |(kernel, _): &&(Kernel, BTreeSet<String>)| kernel.unverified.is_none();
         let mut nr_checked = 0;
         for (nr, (kernel, _)) in versions.iter().enumerate() {
-            let Some(said) = &kernel.unverified else { continue };
+            let Some(unverified) = &kernel.unverified else { continue };
             let Some((before, _)) = versions[..nr].iter().rfind(is_judged) else { continue };
             let from = versions.iter().position(|(known, _)| known == before).unwrap() + 1;
             let to = nr + versions[nr..].iter().position(|known| is_judged(&known)).unwrap();
             let placed: BTreeSet<&String> =
                 versions[from..=to].iter().flat_map(|(_, placed)| placed).collect();
-            let unplaced: BTreeSet<&String> = said.unplaced.iter().collect();
+            let unplaced: BTreeSet<&String> = unverified.unplaced.iter().collect();
             let changes = before.changes_to(&versions[to].0).unwrap();
             let differing: BTreeSet<String> =
-                changes.iter().map(super::super::Change::rule).collect();
+                changes.iter().map(super::super::KernelChange::rule).collect();
             for rule in &differing {
                 let is_either = placed.contains(rule) != unplaced.contains(rule);
                 assert!(is_either, "{}: {rule}", kernel.name);
@@ -101,10 +101,15 @@ mod tests {
             .collect();
         assert_eq!(names, ["5.14", "5.15", "6.6", "6.8"]);
         for (kernel, _) in versions() {
-            let is_said = kernel.unverified.is_some();
-            assert_eq!(kernel.description.contains("not checked"), is_said, "{}", kernel.name);
+            let is_unverified = kernel.unverified.is_some();
+            assert_eq!(
+                kernel.description.contains("not checked"),
+                is_unverified,
+                "{}",
+                kernel.name
+            );
             let start = format!("no recording checks the rules of {}: ", kernel.name);
-            assert_eq!(kernel.note.is_some_and(|note| note.starts_with(&start)), is_said);
+            assert_eq!(kernel.note.is_some_and(|note| note.starts_with(&start)), is_unverified);
         }
     }
 
@@ -125,11 +130,11 @@ mod tests {
 
     #[test]
     fn a_file_that_says_it_wrongly_is_refused() {
-        let said = |text: &str| {
+        let message = |text: &str| {
             let table = format!("based-on = '6.6'\ndescription = 'x'\n{text}").parse().unwrap();
             Kernel::from_table("x", table).unwrap_err().to_string()
         };
-        assert!(said("not-judged = true").contains("not-judged"));
-        assert!(said("[not-judged]\nwhy = 'x'").contains("why"));
+        assert!(message("not-judged = true").contains("not-judged"));
+        assert!(message("[not-judged]\nwhy = 'x'").contains("why"));
     }
 }

@@ -63,10 +63,10 @@ impl Versions {
 
     pub(super) fn origin(&self, old: usize, new: usize, path: &[String]) -> Origin {
         let known = &self.0[old.max(new)];
-        let said = known.since.get(&path.join("."));
+        let since = known.since.get(&path.join("."));
         Origin {
-            version: said.map_or(known.name, |since| &since.version).to_owned(),
-            commit: said.and_then(|since| since.commit.clone()),
+            version: since.map_or(known.name, |since| &since.version).to_owned(),
+            commit: since.and_then(|since| since.commit.clone()),
             is_undone: old > new,
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn what_a_file_says_lies_between_it_and_the_file_before() {
         let versions = Versions::all().unwrap().0;
-        let mut nr_said = 0;
+        let mut nr_dated = 0;
         for pair in versions.windows(2) {
             let [before, after] = pair else { unreachable!() };
             for (rule, since) in &after.since {
@@ -90,20 +90,23 @@ mod tests {
                     "{}: {rule}",
                     after.name
                 );
-                let said = version(&since.version);
-                assert!(version(before.name) < said && said <= version(after.name), "{rule}");
-                nr_said += 1;
+                let since_version = version(&since.version);
+                assert!(
+                    version(before.name) < since_version && since_version <= version(after.name),
+                    "{rule}"
+                );
+                nr_dated += 1;
             }
         }
-        assert!(nr_said > 5, "{nr_said}");
+        assert!(nr_dated > 5, "{nr_dated}");
         assert!(versions[0].since.is_empty(), "the oldest file changes nothing");
     }
 
     #[test]
     fn a_version_that_is_none_is_refused() {
         let table = |text: &str| text.parse::<Table>().unwrap();
-        let said = |text: &str| take("x", &mut table(text)).unwrap_err().to_string();
-        assert!(said("since.page.version = 'soon'").contains("'soon' is not a version"));
-        assert!(said("since.page.when = '6.8'").contains("when"));
+        let message = |text: &str| take("x", &mut table(text)).unwrap_err().to_string();
+        assert!(message("since.page.version = 'soon'").contains("'soon' is not a version"));
+        assert!(message("since.page.when = '6.8'").contains("when"));
     }
 }

@@ -22,8 +22,8 @@ const STRANGERS: [(&str, &str); 2] = [("GenuineIntel", "cascadelake"), ("0x", "a
 impl CpuId {
     /// Builds an ID from its words: `["AuthenticAMD", "25", "17"]`, `["0x41", "0xd0c"]`.
     #[must_use]
-    pub fn new<'a>(words: impl IntoIterator<Item = &'a str>) -> Self {
-        Self(words.into_iter().map(str::to_owned).collect())
+    pub fn new<'a>(parts: impl IntoIterator<Item = &'a str>) -> Self {
+        Self(parts.into_iter().map(str::to_owned).collect())
     }
 
     /// Returns the machine of this CPU, or of its nearest relative.
@@ -39,9 +39,9 @@ impl CpuId {
     /// A built-in file is invalid.
     pub fn nearest(&self) -> Result<Nearest, MachineError> {
         let near = listed().filter_map(|(file, other)| Some((self.distance(&other)?, file)));
-        let found = near.min();
-        let is_listed = found.is_some_and(|(distance, _)| distance == 0);
-        let name = found.map_or_else(|| self.strangers_machine(), |(_, file)| file);
+        let nearest = near.min();
+        let is_listed = nearest.is_some_and(|(distance, _)| distance == 0);
+        let name = nearest.map_or_else(|| self.strangers_machine(), |(_, file)| file);
         Ok(Nearest { machine: Machine::named(name)?, is_listed })
     }
 
@@ -57,8 +57,8 @@ impl CpuId {
 
     fn strangers_machine(&self) -> &'static str {
         let vendor = self.0.first().map_or("", String::as_str);
-        let found = STRANGERS.iter().find(|(prefix, _)| vendor.starts_with(prefix));
-        found.map_or(STRANGERS[0].1, |(_, machine)| machine)
+        let stranger = STRANGERS.iter().find(|(prefix, _)| vendor.starts_with(prefix));
+        stranger.map_or(STRANGERS[0].1, |(_, machine)| machine)
     }
 }
 
@@ -77,9 +77,9 @@ fn listed() -> impl Iterator<Item = (&'static str, CpuId)> {
 mod tests {
     use super::*;
 
-    fn nearest(words: &str) -> (String, bool) {
-        let found = CpuId::new(words.split(' ')).nearest().unwrap();
-        (found.machine.name, found.is_listed)
+    fn nearest(parts: &str) -> (String, bool) {
+        let nearest_cpu = CpuId::new(parts.split(' ')).nearest().unwrap();
+        (nearest_cpu.machine.name, nearest_cpu.is_listed)
     }
 
     #[test]

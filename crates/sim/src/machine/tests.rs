@@ -359,9 +359,9 @@ fn a_name_under_also_is_that_of_no_machine() {
         let also = table.get("also").and_then(toml::Value::as_array).cloned().unwrap_or_default();
         for name in also.iter().map(|name| name.as_str().unwrap()) {
             assert_eq!(name, name.to_ascii_lowercase(), "{file}");
-            let said = Machine::named(name).unwrap_err().to_string();
-            let (_, hint) = said.rsplit_once("did you mean ").unwrap();
-            assert!(hint.contains(file), "{file}: {said}");
+            let message = Machine::named(name).unwrap_err().to_string();
+            let (_, hint) = message.rsplit_once("did you mean ").unwrap();
+            assert!(hint.contains(file), "{file}: {message}");
         }
     }
 }

@@ -26,7 +26,7 @@ pub enum PolicyFileError {
     #[error("'{}' is not a valid policy name", shown(.0))]
     Name(String),
     #[error("policy {}: {cause}", shown(name))]
-    Refused { name: String, cause: Refusal },
+    Refused { name: String, cause: PolicyRefusal },
     #[error(
         "the policy {} is a Python object, which cannot be serialized; use a BPF object file \
          instead",
@@ -36,7 +36,7 @@ pub enum PolicyFileError {
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum PolicyRefusal {
     #[error("the file has more than {OBJECT_BYTES_MAX} bytes")]
     TooLarge,
     #[error("it is not a BPF object file ({0}); compile it with clang -O2 -target bpf -c")]

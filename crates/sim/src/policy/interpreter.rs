@@ -63,7 +63,7 @@ pub(super) struct Trap {
     pub(super) what: &'static str,
 }
 
-struct Run<'a> {
+struct PolicyRun<'a> {
     state: &'a mut State,
     context: &'a [u8],
     stack: [u8; STACK_BYTES],
@@ -77,7 +77,7 @@ pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ra
     registers[1] = CONTEXT << REGION_SHIFT;
     registers[R10 as usize] = (STACK << REGION_SHIFT) + STACK_BYTES as u64;
     let stack = [0; STACK_BYTES];
-    let mut run = Run { state, context, stack, registers, window: None, nr_helped: 0 };
+    let mut run = PolicyRun { state, context, stack, registers, window: None, nr_helped: 0 };
     let mut at = 0;
     for nr_left in (0..code.len()).rev() {
         let Some(insn) = code.get(at) else { break };
@@ -129,7 +129,7 @@ const fn wide_value(insn: Insn) -> u64 {
     }
 }
 
-impl Run<'_> {
+impl PolicyRun<'_> {
     fn address(&self, register: u8, off: i16) -> u64 {
         self.registers[register as usize].wrapping_add_signed(off.into())
     }
@@ -217,8 +217,10 @@ impl Run<'_> {
         let key = self.bytes(key, key_bytes)?;
         if nr == helper::MAP_LOOKUP {
             let region = DATA_FIRST + (self.state.data.len() + number) as u64;
-            let found = self.state.maps[number].lookup(key);
-            return Some(found.map_or(0, |offset| (region << REGION_SHIFT) + offset as u64));
+            let offset_of_value = self.state.maps[number].lookup(key);
+            return Some(
+                offset_of_value.map_or(0, |offset| (region << REGION_SHIFT) + offset as u64),
+            );
         }
         let key = key.to_vec();
         let status = match nr {

@@ -100,8 +100,8 @@ impl Map {
         if !matches!(flag, flags::ANY | flags::NOEXIST | flags::EXIST) {
             return errno::EINVAL;
         }
-        let found = self.lookup(key);
-        let offset = match (found, flag) {
+        let offset_of_key = self.lookup(key);
+        let offset = match (offset_of_key, flag) {
             // An array cannot grow, whatever the flags.
             (None, _) if self.spec.kind == MapKind::Array => return errno::E2BIG,
             (Some(_), flags::NOEXIST) => return errno::EEXIST,
@@ -176,11 +176,11 @@ mod tests {
         assert_eq!(map.lookup(&2_u32.to_le_bytes()), None);
         // The order of checks: unknown flags, range, existence.
         let [last, beyond] = [1_u32, 2].map(u32::to_le_bytes);
-        let told =
+        let results =
             |map: &mut Map, key: &[u8]| [0, 1, 2, 3].map(|flag| map.update(key, &[3; 8], flag));
-        assert_eq!(told(&mut map, &last), [0, errno::EEXIST, 0, errno::EINVAL]);
+        assert_eq!(results(&mut map, &last), [0, errno::EEXIST, 0, errno::EINVAL]);
         assert_eq!(
-            told(&mut map, &beyond),
+            results(&mut map, &beyond),
             [errno::E2BIG, errno::E2BIG, errno::E2BIG, errno::EINVAL]
         );
         assert_eq!(map.delete(&1_u32.to_le_bytes()), errno::EINVAL);

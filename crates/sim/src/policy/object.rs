@@ -22,7 +22,7 @@ use object::{
     RelocationTarget, SectionFlags, SectionIndex, SymbolIndex, SymbolKind,
 };
 
-use super::error::Refusal;
+use super::error::PolicyRefusal;
 use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
 use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
 use super::maps::{MapKind, MapSpec};
@@ -71,11 +71,11 @@ impl Parsed {
     }
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
+pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, PolicyRefusal> {
     if bytes.len() > OBJECT_BYTES_MAX {
-        return Err(Refusal::TooLarge);
+        return Err(PolicyRefusal::TooLarge);
     }
-    let not_bpf = |what: String| Refusal::NotBpf(what);
+    let not_bpf = |what: String| PolicyRefusal::NotBpf(what);
     let file = File::parse(bytes).map_err(|error| not_bpf(error.to_string()))?;
     let machine = file.elf_header().e_machine(LittleEndian);
     if machine != EM_BPF {
@@ -90,19 +90,19 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, Refusal> {
         let name = section.name().unwrap_or_default().to_owned();
         if let Some(point) = name.strip_prefix(PROGRAMS) {
             let known = Point::ALL.into_iter().find(|known| known.name() == point);
-            let known = known.ok_or_else(|| Refusal::Point(cut(point)))?;
+            let known = known.ok_or_else(|| PolicyRefusal::Point(cut(point)))?;
             let program = reader.program(&section, &name, &maps)?;
             if reader.parsed.programs.insert(known, program).is_some() {
-                return Err(Refusal::Functions { section: name, nr: 2 });
+                return Err(PolicyRefusal::Functions { section: name, nr: 2 });
             }
         }
     }
     if reader.parsed.programs.is_empty() {
-        return Err(Refusal::NoProgram);
+        return Err(PolicyRefusal::NoProgram);
     }
     if reader.parsed.state_bytes() > STATE_BYTES_MAX {
         let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
-        return Err(Refusal::Section { section: MAPS.to_owned(), what });
+        return Err(PolicyRefusal::Section { section: MAPS.to_owned(), what });
     }
     Ok(reader.parsed)
 }
@@ -116,7 +116,7 @@ struct Reader<'a, 'b> {
 }
 
 impl<'a> Reader<'a, '_> {
-    fn maps(&mut self) -> Result<MapNumbers, Refusal> {
+    fn maps(&mut self) -> Result<MapNumbers, PolicyRefusal> {
         let mut numbers = MapNumbers::new();
         let Some(section) = self.file.section_by_name(MAPS) else { return Ok(numbers) };
         let bytes = contents(&section, MAPS)?;
@@ -131,7 +131,7 @@ impl<'a> Reader<'a, '_> {
         let are_too_many = symbols.len() > NR_MAPS_MAX;
         for symbol in symbols {
             let name = symbol.name().unwrap_or_default();
-            let wrong = |what: &str| Refusal::Map { map: cut(name), what: what.to_owned() };
+            let wrong = |what: &str| PolicyRefusal::Map { map: cut(name), what: what.to_owned() };
             if are_too_many {
                 return Err(wrong("there are too many"));
             }
@@ -142,9 +142,9 @@ impl<'a> Reader<'a, '_> {
                 return Err(wrong("it overlaps another one"));
             }
             let at = usize::try_from(symbol.address()).ok();
-            let words = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
-            let words = words.ok_or_else(|| wrong("it is truncated"))?;
-            let spec = map_spec(name, words).map_err(wrong)?;
+            let bytes_of_map = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
+            let bytes_of_map = bytes_of_map.ok_or_else(|| wrong("it is truncated"))?;
+            let spec = map_spec(name, bytes_of_map).map_err(wrong)?;
             numbers.insert((section.index().0, symbol.address()), self.parsed.maps.len());
             self.parsed.maps.push(spec);
         }
@@ -156,23 +156,23 @@ impl<'a> Reader<'a, '_> {
         section: &Part<'a, '_>,
         name: &str,
         maps: &MapNumbers,
-    ) -> Result<Vec<Insn>, Refusal> {
+    ) -> Result<Vec<Insn>, PolicyRefusal> {
         let of_section =
-            |what: &str| Refusal::Section { section: name.to_owned(), what: what.to_owned() };
+            |what: &str| PolicyRefusal::Section { section: name.to_owned(), what: what.to_owned() };
         let bytes = contents(section, name)?;
         let (insns, rest) = bytes.as_chunks::<INSN_BYTES>();
         if !rest.is_empty() {
             return Err(of_section("it ends within an instruction"));
         }
         if insns.is_empty() || insns.len() > NR_INSNS_MAX {
-            return Err(Refusal::Length { section: name.to_owned(), nr: insns.len() });
+            return Err(PolicyRefusal::Length { section: name.to_owned(), nr: insns.len() });
         }
         let functions = self.file.symbols().filter(|symbol| {
             symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text
         });
         let starts: Vec<u64> = functions.map(|symbol| symbol.address()).collect();
         let [start] = starts[..] else {
-            return Err(Refusal::Functions { section: name.to_owned(), nr: starts.len() });
+            return Err(PolicyRefusal::Functions { section: name.to_owned(), nr: starts.len() });
         };
         if start != 0 {
             return Err(of_section("it does not begin with its function"));
@@ -188,7 +188,7 @@ impl<'a> Reader<'a, '_> {
                 return Err(of_section("two relocations patch one instruction"));
             }
             let insn = self.relocated(code[at], &relocation, maps);
-            let wrong = |what| Refusal::Insn { section: name.to_owned(), at, what };
+            let wrong = |what| PolicyRefusal::Insn { section: name.to_owned(), at, what };
             code[at] = insn.map_err(wrong)?;
         }
         Ok(code)
@@ -217,11 +217,11 @@ impl<'a> Reader<'a, '_> {
         if r_type != R_BPF_64_64 || insn.code != LDDW {
             return Err(format!("relocation type {r_type} for {} is unknown", name()));
         }
-        let found = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
-        let Some(section) = found.section_index() else {
+        let target = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
+        let Some(section) = target.section_index() else {
             return Err(format!("{} is not defined in this file", name()));
         };
-        let offset = found.address().wrapping_add(insn.imm as u64);
+        let offset = target.address().wrapping_add(insn.imm as u64);
         if let Some(&number) = maps.get(&(section.0, offset)) {
             return Ok(Insn { src: wide::MAP, imm: number as i64, ..insn });
         }
@@ -311,17 +311,18 @@ fn cut(name: &str) -> String {
     }
 }
 
-fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], Refusal> {
-    section
-        .data()
-        .map_err(|error| Refusal::Section { section: name.to_owned(), what: error.to_string() })
+fn contents<'a>(section: &Part<'a, '_>, name: &str) -> Result<&'a [u8], PolicyRefusal> {
+    section.data().map_err(|error| PolicyRefusal::Section {
+        section: name.to_owned(),
+        what: error.to_string(),
+    })
 }
 
-fn join_wide(code: &mut [Insn], section: &str) -> Result<(), Refusal> {
+fn join_wide(code: &mut [Insn], section: &str) -> Result<(), PolicyRefusal> {
     let mut at = 0;
     while at < code.len() {
         if code[at].code == LDDW {
-            let wrong = || Refusal::Insn {
+            let wrong = || PolicyRefusal::Insn {
                 section: section.to_owned(),
                 at,
                 what: "half of a 64-bit number".to_owned(),

@@ -64,10 +64,10 @@ impl Known {
     }
 
     /// Sets every copy of the pointer from lookup `id` to the test's result.
-    fn settle(&mut self, id: usize, found: Value) {
+    fn settle(&mut self, id: usize, settled: Value) {
         let settle = |value: &mut Value| {
             if matches!(*value, Value::MaybeEntry { id: other, .. } if other == id) {
-                *value = found;
+                *value = settled;
             }
         };
         self.registers.iter_mut().for_each(settle);
@@ -149,8 +149,8 @@ impl Verifier<'_> {
         check_written(insn.dst)?;
         let (nr, from) = (insn.access_bytes(), known.registers[insn.src as usize]);
         let value = match self.place(from, insn.off, nr, false)? {
-            Place::Frame(offset) => known.frame.load(offset, nr)?,
-            Place::Elsewhere => Value::Number(Number::of_bytes(nr)),
+            StackPlace::Frame(offset) => known.frame.load(offset, nr)?,
+            StackPlace::Elsewhere => Value::Number(Number::of_bytes(nr)),
         };
         known.registers[insn.dst as usize] = value;
         Ok(())
@@ -176,19 +176,21 @@ impl Verifier<'_> {
         }
         let (nr, to) = (insn.access_bytes(), known.registers[insn.dst as usize]);
         match self.place(to, insn.off, nr, true)? {
-            Place::Frame(offset) => known.frame.store(offset, nr, value),
-            Place::Elsewhere if value.is_number() => Ok(()),
-            Place::Elsewhere => Err("it stores an address in a map or variable".to_owned()),
+            StackPlace::Frame(offset) => known.frame.store(offset, nr, value),
+            StackPlace::Elsewhere if value.is_number() => Ok(()),
+            StackPlace::Elsewhere => Err("it stores an address in a map or variable".to_owned()),
         }
     }
 
     /// Checks an access of `nr` bytes at a pointer.
-    fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<Place> {
+    fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<StackPlace> {
         let off = i64::from(off);
         match pointer {
             Value::Context { .. } if writes => Err("the context cannot be modified".to_owned()),
             Value::Context { offset } => inside(offset, off, nr, CONTEXT_BYTES, "the context"),
-            Value::Stack { offset } => Frame::at(offset.saturating_add(off), nr).map(Place::Frame),
+            Value::Stack { offset } => {
+                Frame::at(offset.saturating_add(off), nr).map(StackPlace::Frame)
+            }
             Value::Entry { map, offset } => {
                 let size = self.map(map)?.value_bytes;
                 inside(offset, off, nr, size, "the value of its map")
@@ -275,8 +277,8 @@ impl Verifier<'_> {
     fn memory(&self, known: &Known, argument: u8, nr: usize) -> Checked<()> {
         let pointer = known.registers[argument as usize];
         match self.place(pointer, 0, nr, false).map_err(|what| format!("r{argument}: {what}"))? {
-            Place::Frame(offset) => known.frame.check_numbers(offset, nr),
-            Place::Elsewhere => Ok(()),
+            StackPlace::Frame(offset) => known.frame.check_numbers(offset, nr),
+            StackPlace::Elsewhere => Ok(()),
         }
     }
 
@@ -371,7 +373,7 @@ fn wide_value(insn: Insn) -> Checked<Value> {
     }
 }
 
-enum Place {
+enum StackPlace {
     /// Offset in the stack, from its lowest byte.
     Frame(usize),
     Elsewhere,
@@ -382,7 +384,7 @@ fn is_test(insn: Insn, zero: Number) -> bool {
     is_equality && insn.class() == class::JMP && zero == Number::exact(0)
 }
 
-fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<Place> {
+fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<StackPlace> {
     let outside = || {
         let Range { min, max } = range;
         let bound = if min == max {
@@ -395,7 +397,7 @@ fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<P
     let low = range.min.checked_add_signed(off).ok_or_else(outside)?;
     let high = range.max.checked_add_signed(off).and_then(|high| high.checked_add(nr as u64));
     let high = high.ok_or_else(outside)?;
-    if low <= high && high <= size as u64 { Ok(Place::Elsewhere) } else { Err(outside()) }
+    if low <= high && high <= size as u64 { Ok(StackPlace::Elsewhere) } else { Err(outside()) }
 }
 
 fn exit(known: &Known) -> Checked<()> {

@@ -53,7 +53,7 @@ impl Cell {
             nr_cpus: self.spec.nr_cpus(),
             anon_sizes: self.anon_sizes(),
             asked: requested::between(&base.counters, counters, page_bytes),
-            asked_tenths: self.counted.tenths.asked(&base.counters, page_bytes),
+            asked_tenths: self.counted.tenths.requested(&base.counters, page_bytes),
             aged: requested::aged(self.memory.aged(), page_bytes),
             unusable_at_start: self.unusable.clone(),
             pmd_refused: refused.collect(),

@@ -178,14 +178,14 @@ impl Cell {
     /// Measures a reference that the top entry of its stack does not serve. `found` is the TLB's
     /// result; if it needs a walk, that walk fills the stack too.
     #[inline(never)]
-    pub(crate) fn measure(&mut self, slot: Slot, kind: Reference, vpn: Vpn, found: Lookup) {
+    pub(crate) fn measure(&mut self, slot: Slot, kind: Reference, vpn: Vpn, lookup: Lookup) {
         let space = self.hardware[slot].space;
         let cpu = self.hardware.cpu_mut(slot);
         let (Some(stacks), Some(keeper)) = (&mut cpu.stacks, &mut self.pictures) else { return };
-        let then = if found.needs_walk() { Then::Fill } else { Then::Use };
+        let then = if lookup.needs_walk() { Then::Fill } else { Then::Use };
         let measured = stacks.of_mut(kind.side).lookup(cpu.tlb.tagged(vpn), kind.tlb, then);
         keeper.measured.distances[kind.side as usize].count(measured);
-        if !measured.needs_walk() || found.needs_walk() {
+        if !measured.needs_walk() || lookup.needs_walk() {
             return;
         }
         let table = &self.memory.space(self.program.spaces[space].mm).table;

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::replay::observers::detail::Detail;
 use crate::replay::observers::programs::ManyProcesses;
-use crate::replay::observers::requested::AskedSizes;
+use crate::replay::observers::requested::RequestedSizes;
 use crate::replay::observers::sizes::FolioSizes;
 use crate::replay::observers::statistics::Statistics;
 use crate::replay::request::cgroup::CgroupOutcome;
@@ -173,10 +173,10 @@ pub struct Outcome {
     #[serde(skip_serializing_if = "tlb::Counters::is_empty")]
     pub tlb: tlb::Counters,
     pub anon_sizes: BTreeMap<u64, AnonSize>,
-    pub asked: AskedSizes,
+    pub asked: RequestedSizes,
     /// The same counts per tenth of the trace; the key is the percentage at which the tenth ends.
-    pub asked_tenths: BTreeMap<u64, AskedSizes>,
-    pub aged: BTreeMap<u64, AskedSizes>,
+    pub asked_tenths: BTreeMap<u64, RequestedSizes>,
+    pub aged: BTreeMap<u64, RequestedSizes>,
     /// Free memory in blocks smaller than each folio size at the start, in thousandths.
     pub unusable_at_start: BTreeMap<u64, u64>,
     pub pmd_refused: BTreeMap<&'static str, u64>,

@@ -54,7 +54,7 @@ pub const AGED_ROUNDS_MAX: u32 = 100;
 /// # Ok::<(), largefolio_sim::machine::MachineError>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct ReplayRequest {
     pub kernels: Vec<Kernel>,
     pub machines: Vec<Machine>,
     pub seeds: Vec<u64>,
@@ -161,7 +161,7 @@ pub enum RequestError {
     Linked(#[from] LinkedError),
 }
 
-impl Request {
+impl ReplayRequest {
     #[must_use]
     pub const fn new(kernels: Vec<Kernel>, machines: Vec<Machine>) -> Self {
         Self {

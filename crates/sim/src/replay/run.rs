@@ -30,7 +30,7 @@ const READ: u8 = Op::Read as u8;
 const WRITE: u8 = Op::Write as u8;
 
 #[derive(Clone, Copy)]
-struct Run {
+struct AccessRun {
     addr: u64,
     count: u64,
     /// Distance in rows to the load that supplied the address; 0 = unknown.
@@ -84,7 +84,7 @@ impl Cell {
             if row == same_end {
                 continue;
             }
-            let run = Run { addr: addrs[row], count: lens[row], link: links[row] };
+            let run = AccessRun { addr: addrs[row], count: lens[row], link: links[row] };
             let replayed = match ops[row] {
                 EXEC => self.reference(threads[row], Reference::EXEC, run),
                 READ => self.reference(threads[row], Reference::READ, run),
@@ -133,7 +133,7 @@ impl Cell {
         &mut self,
         thread: ThreadId,
         kind: Reference,
-        Run { addr, count, link }: Run,
+        AccessRun { addr, count, link }: AccessRun,
     ) -> Result<(), CellError> {
         if self.clock.advance(count) {
             self.wake_sleepers()?;
@@ -153,13 +153,13 @@ impl Cell {
         self.hardware.nr_references += count;
         let cpu = self.hardware.run(slot);
         cpu.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
-        let found = cpu.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
+        let lookup = cpu.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
         if let Some(stacks) = &cpu.stacks
             && !stacks.of(kind.side).is_top(cpu.tlb.tagged(vpn), kind.tlb)
         {
-            self.measure(slot, kind, vpn, found);
+            self.measure(slot, kind, vpn, lookup);
         }
-        if found.needs_walk() {
+        if lookup.needs_walk() {
             self.walk(slot, kind, (vpn, link), count)?;
         }
         self.hardware.cpu_mut(slot).tlb.remember(kind.side, addr, vpn);
@@ -199,7 +199,8 @@ impl Cell {
         let addr = vpn.vaddr(self.page());
         let touched = self.change(|memory| memory.touch(mm, addr, kind.mm));
         self.count_pictures();
-        let is_hit = touched.as_ref().is_ok_and(|touched| touched.outcome == fault::Outcome::Hit);
+        let is_hit =
+            touched.as_ref().is_ok_and(|touched| touched.outcome == fault::FaultOutcome::Hit);
         if !is_hit {
             self.charge_faults(self.hardware[slot].program, faults);
         }
@@ -211,7 +212,7 @@ impl Cell {
             self.check_budget(process)?;
         }
         self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);
-        let is_written = touched.outcome != fault::Outcome::Hit;
+        let is_written = touched.outcome != fault::FaultOutcome::Hit;
         let walk = self.walk_of(slot, vpn, &touched.leaf);
         self.fill(slot, kind.side, &Walk { link, is_written, ..walk });
         Ok(())

@@ -61,8 +61,8 @@ impl Default for Distances {
 }
 
 impl Distances {
-    pub fn count(&mut self, found: StackHit) {
-        match found {
+    pub fn count(&mut self, hit: StackHit) {
+        match hit {
             StackHit::Entry { depth } | StackHit::ReadOnly { depth } => {
                 let depth = depth.min(NR_ENTRIES_MAX);
                 self.by_depth[depth] += 1;

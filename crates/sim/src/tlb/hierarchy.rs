@@ -156,8 +156,8 @@ impl Tlb {
         let row = self.clock - self.counters.walks();
         let instructions = self.counters.instruction.references;
         let steps = self.fill(side, walk.vpn, &self.coalescing.entry(walk));
-        let (kind, found) = self.walker.walk(side, walk, steps, Moment { row, instructions });
-        self.counters.walk_kinds.add(kind, found);
+        let (kind, entry_of) = self.walker.walk(side, walk, steps, Moment { row, instructions });
+        self.counters.walk_kinds.add(kind, entry_of);
     }
 
     /// Adds a walk's translation, which must cover `vpn`. Returns the entries that the walk read.
@@ -259,9 +259,9 @@ impl Tlb {
     #[must_use]
     pub fn peek(&self, side: Side, vpn: Vpn) -> Option<Entry> {
         let vpn = self.tagged(vpn);
-        let found = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
-        found(&self.l1[side as usize])
-            .or_else(|| self.l2_of[side as usize].and_then(|nr| found(&self.l2[nr])))
+        let entry_of = |level: &Level| level.find(vpn).map(|slot| level.entry(slot));
+        entry_of(&self.l1[side as usize])
+            .or_else(|| self.l2_of[side as usize].and_then(|nr| entry_of(&self.l2[nr])))
     }
 
     #[must_use]

@@ -62,12 +62,12 @@ fn walk(vpn: u64, order: u8, is_writable: bool) -> Walk {
 }
 
 fn read(tlb: &mut Tlb, vpn: u64, order: u8) -> Lookup {
-    let found = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
-    if found.needs_walk() {
+    let lookup = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
+    if lookup.needs_walk() {
         tlb.fill_walk(Side::Data, &walk(vpn, order, true));
     }
     tlb.validate().unwrap();
-    found
+    lookup
 }
 
 /// Returns the result of each read of a base page: `1`, `2` (level) or `-` (miss).
@@ -75,8 +75,8 @@ fn reads(tlb: &mut Tlb, vpns: impl IntoIterator<Item = u64>) -> String {
     vpns.into_iter().map(|vpn| letter(read(tlb, vpn, 0))).collect()
 }
 
-fn letter(found: Lookup) -> char {
-    match found {
+fn letter(lookup: Lookup) -> char {
+    match lookup {
         Lookup::L1 => '1',
         Lookup::L2 => '2',
         Lookup::Miss => '-',

@@ -128,12 +128,12 @@ pub struct WalkCounters {
 }
 
 impl WalkCounters {
-    pub(super) fn add(&mut self, kind: WalkKind, found: KindCounters) {
+    pub(super) fn add(&mut self, kind: WalkKind, counters: KindCounters) {
         match kind {
-            WalkKind::Chained => self.chained += found,
-            WalkKind::Overlapped => self.overlapped += found,
-            WalkKind::Alone => self.alone += found,
-            WalkKind::Fetch => self.fetch += found,
+            WalkKind::Chained => self.chained += counters,
+            WalkKind::Overlapped => self.overlapped += counters,
+            WalkKind::Alone => self.alone += counters,
+            WalkKind::Fetch => self.fetch += counters,
         }
     }
 
@@ -272,16 +272,17 @@ impl Walker {
             Side::Data => self.kind(walk, now),
         };
         let pmd_walks = u64::from(walk.leaf == LeafKind::Pmd);
-        let mut found = KindCounters { walks: 1, pmd_walks, ..KindCounters::default() };
+        let mut kind_counters = KindCounters { walks: 1, pmd_walks, ..KindCounters::default() };
         let reads = [(0, steps.pte), (1, steps.pmd), (2, steps.pud), (3, steps.pgd)];
         for (level, _) in reads.into_iter().filter(|&(_, nr)| nr > 0) {
-            self.lines.read(self.line_of(level, walk.vpn), &mut found.lines);
+            self.lines.read(self.line_of(level, walk.vpn), &mut kind_counters.lines);
             // The host's entry for the page that holds this table.
-            self.lines.read(self.host_line_of_table(level, walk.vpn), &mut found.host_lines);
+            self.lines
+                .read(self.host_line_of_table(level, walk.vpn), &mut kind_counters.host_lines);
         }
         let frame = walk.pfn.0 >> self.host_line_shift;
-        self.lines.read(LineId::new(LineId::HOST, frame), &mut found.host_lines);
-        (kind, found)
+        self.lines.read(LineId::new(LineId::HOST, frame), &mut kind_counters.host_lines);
+        (kind, kind_counters)
     }
 
     fn kind(&mut self, walk: &Walk, now: Moment) -> WalkKind {

@@ -11,7 +11,7 @@ fn compared(before: &str, after: &str, machine: &str) -> Comparison {
 }
 
 fn rules(comparison: &Comparison) -> Vec<Vec<String>> {
-    let of = |switch: &Switch| switch.changes.iter().map(Change::rule).collect();
+    let of = |switch: &Switch| switch.changes.iter().map(KernelChange::rule).collect();
     comparison.switches().iter().map(of).collect()
 }
 
@@ -34,19 +34,22 @@ fn every_pair_of_kernels_has_mixes_that_can_be() {
 
 #[test]
 fn most_rules_are_switches_of_their_own() {
-    let found = rules(&compared("6.1", "7.3", "altra"));
-    assert!(found.len() > 40 && found.iter().all(|rules| rules.len() == 1), "{found:?}");
+    let all_rules = rules(&compared("6.1", "7.3", "altra"));
+    assert!(
+        all_rules.len() > 40 && all_rules.iter().all(|rules| rules.len() == 1),
+        "{all_rules:?}"
+    );
 }
 
 #[test]
 fn rules_that_need_each_other_move_together() {
     // Sizes of their own need a kernel that supports them.
-    let found = rules(&compared("6.1", "6.1+anon.sizes=per-size+anon-64K=always", "altra"));
-    assert_eq!(found, [["anon.size_kib.64", "anon.sizes"]]);
+    let all_rules = rules(&compared("6.1", "6.1+anon.sizes=per-size+anon-64K=always", "altra"));
+    assert_eq!(all_rules, [["anon.size_kib.64", "anon.sizes"]]);
     let three = "6.1+anon.sizes=per-size+anon-64K=always+anon-32K=always+exec-block=64K";
-    let found = rules(&compared("6.1", three, "altra"));
-    assert_eq!(found.len(), 2, "{found:?}");
-    assert!(found.iter().any(|rules| rules == &["fault.exec"]), "{found:?}");
+    let all_rules = rules(&compared("6.1", three, "altra"));
+    assert_eq!(all_rules.len(), 2, "{all_rules:?}");
+    assert!(all_rules.iter().any(|rules| rules == &["fault.exec"]), "{all_rules:?}");
 }
 
 #[test]
@@ -54,8 +57,8 @@ fn the_page_is_a_rule_where_the_cells_differ_in_it() {
     assert_eq!(rules(&compared("7.2", "7.2+page=16K", "altra")), [["page"]]);
     assert!(rules(&compared("7.2", "7.2+page=64K", "grace-64k")).is_empty());
     // 32M folios need a base page above 4K.
-    let found = rules(&compared("7.2", "7.2+page=16K+min-folio=32M", "altra"));
-    assert_eq!(found, [["min_folio_bytes", "page"]]);
+    let all_rules = rules(&compared("7.2", "7.2+page=16K+min-folio=32M", "altra"));
+    assert_eq!(all_rules, [["min_folio_bytes", "page"]]);
 }
 
 fn of(values: &[i64], mix: &Mix) -> i128 {

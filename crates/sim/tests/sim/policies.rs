@@ -48,8 +48,9 @@ fn compiled_with(
     let (c, o) = (dir.path().join("policy.c"), dir.path().join("policy.o"));
     std::fs::write(&c, source).unwrap();
     let include = format!("-I{}", root().join("policies").display());
-    let words = ["-target", "bpf", "-Wall", "-Werror", "-Wno-unused-variable", &include, "-c"];
-    let run = Command::new("clang").args(options).args(words).arg(&c).arg("-o").arg(&o).output();
+    let arguments = ["-target", "bpf", "-Wall", "-Werror", "-Wno-unused-variable", &include, "-c"];
+    let run =
+        Command::new("clang").args(options).args(arguments).arg(&c).arg("-o").arg(&o).output();
     let Ok(output) = run else {
         largefolio_testkit::skipped!("no clang to compile {name}; scripts/setup.sh installs it");
         return None;
@@ -145,8 +146,8 @@ fn the_context_is_read_in_every_form_of_c() {
              SEC(\"folio/window\") __u64 f(struct folio_context *c) {{ {body} }}\n"
         );
         for cpu in ["-mcpu=v1", "-mcpu=v2", "-mcpu=v3"] {
-            let Some(found) = compiled_with(&["-O2", cpu], name, &source) else { return };
-            let policy = found.unwrap_or_else(|refused| panic!("{name} {cpu}: {refused}"));
+            let Some(object) = compiled_with(&["-O2", cpu], name, &source) else { return };
+            let policy = object.unwrap_or_else(|refused| panic!("{name} {cpu}: {refused}"));
             let mut running = policy.0.start().unwrap();
             for order in 0..20 {
                 let context = Context { max_order: order, index: 7, ..Context::default() };
@@ -183,8 +184,8 @@ fn what_is_refused_of_c_says_what_to_do() {
             "#include \"folio_policy.h\"\n{before}\
              SEC(\"folio/window\") __u64 f(struct folio_context *c) {{ {body} }}\n"
         );
-        let Some(found) = compiled(name, &source) else { return };
-        let refused = found.err().unwrap_or_else(|| panic!("{name} passed"));
+        let Some(object) = compiled(name, &source) else { return };
+        let refused = object.err().unwrap_or_else(|| panic!("{name} passed"));
         assert!(refused.contains(expected), "{name}: {refused}");
     }
     let two = Kernel::parse("7.2+policy=exec-order+policy=pressure").unwrap_err().to_string();

@@ -9,7 +9,7 @@ use largefolio_report::text::Depth;
 use largefolio_report::{
     Absent, Exporter, Goal, Html, Options, PredictResult, Settings, TraceInfo,
 };
-use largefolio_sim::explain::{Question, Why, WhyError};
+use largefolio_sim::explain::{Why, WhyError, WhyQuestion};
 use largefolio_sim::replay::{
     CellSpec, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
 };
@@ -131,9 +131,9 @@ impl ReplayPlan {
         specs: &'a [CellSpec],
         rows: &'a [Outcome],
         results: &'a [String],
-    ) -> Question<'a> {
+    ) -> WhyQuestion<'a> {
         let trace = &self.trace;
-        Question { trace, nr_rows: trace.meta().nr_rows, specs, rows, results }
+        WhyQuestion { trace, nr_rows: trace.meta().nr_rows, specs, rows, results }
     }
 }
 

@@ -9,7 +9,7 @@ use largefolio_report::json;
 use largefolio_report::sweep::local::{self, Callbacks};
 use largefolio_report::sweep::manifest::SweepRun;
 use largefolio_report::sweep::{
-    Counts, Failure, IsStopped, Manifest, Request, RunEnding, Sweep, SweepError,
+    Counts, Failure, IsStopped, Manifest, RunEnding, Sweep, SweepError, SweepRequest,
 };
 use largefolio_trace::disk::MadeDirs;
 use largefolio_trace::shown;
@@ -30,7 +30,7 @@ pub(super) enum Summary {
 
 pub(crate) struct SweepPlan {
     pub(super) dir: PathBuf,
-    pub(super) request: Request,
+    pub(super) request: SweepRequest,
     pub(super) summary: Summary,
     /// Directories created for the sweep, which are removed if nothing is written.
     pub(super) made: MadeDirs,

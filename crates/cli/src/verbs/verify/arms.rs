@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
 use largefolio_linux::remap::Voice;
-use largefolio_linux::run::{self, Request};
+use largefolio_linux::run::{self, ProgramRequest};
 use largefolio_linux::setting::Setting;
 use largefolio_linux::timed_run::output::Output;
 use largefolio_linux::tune::catalog::Catalog;
@@ -139,7 +139,7 @@ fn cool(files: &[PathBuf]) -> Result<(), ArmError> {
 pub(super) struct Changed {
     plain: Plain,
     environment: Vec<(String, String)>,
-    request: Option<Request>,
+    request: Option<ProgramRequest>,
     /// Files to evict before the command starts.
     cooled: Vec<PathBuf>,
     /// Whether the two arms differ in cached files.
@@ -258,7 +258,7 @@ impl Changed {
         heap_bytes: Option<u64>,
     ) -> Result<Vec<PathBuf>> {
         let command = self.plain.subject().to_vec();
-        let request = Request { text, heap_bytes, voice: Voice::Silent, command };
+        let request = ProgramRequest { text, heap_bytes, voice: Voice::Silent, command };
         let plan = run::Launch::new(&request)?;
         let is_changed = !plan.warmed.is_empty() || plan.moved.is_some() || plan.heap.is_some();
         let why = plan.fallbacks.first().map(ToString::to_string);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use largefolio_mm::fault::{Access, Outcome};
+use largefolio_mm::fault::{Access, FaultOutcome};
 use largefolio_mm::folio::FolioId;
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
@@ -297,7 +297,7 @@ impl FileReplay {
         };
         let addr = Vaddr(area.addr + (index - first) * self.page_bytes());
         let touched = self.memory.touch(self.mm, addr, access).map_err(|e| e.to_string())?;
-        Ok(touched.outcome == Outcome::Hit)
+        Ok(touched.outcome == FaultOutcome::Hit)
     }
 
     fn cached(&self, area: u32, index: PageIndex) -> Option<FolioId> {

@@ -17,7 +17,7 @@ use super::error::CrosscheckError;
 use super::facts::{Facts, Thp, first_cpu};
 use super::pool::PoolNeed;
 use super::probe::{self, ProbeEnd};
-use super::settings::{Change, Settings};
+use super::settings::{SettingChange, Settings};
 use super::tracefs;
 use largefolio_linux::mount::Detached;
 use largefolio_linux::proc::thp::{control, setting};
@@ -61,7 +61,7 @@ pub struct CowRecorder {
 #[derive(Clone, Debug, Default)]
 pub struct CowRun {
     pub text: String,
-    pub changes: Vec<Change>,
+    pub changes: Vec<SettingChange>,
 }
 
 impl CowRecorder {

@@ -1,7 +1,7 @@
 //! A private filesystem, and the workloads recorded on it.
 //!
 //! Owns the order of set-up and tear-down: [`Recorder`] has the state shared by all filesystems,
-//! [`Place`] one filesystem with its files.
+//! [`RecordingPlace`] one filesystem with its files.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};

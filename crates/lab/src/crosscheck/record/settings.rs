@@ -23,14 +23,14 @@ const COUNTERS: &str = "stats";
 pub struct Settings(BTreeMap<PathBuf, String>);
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
-pub struct Change {
+pub struct SettingChange {
     pub setting: String,
     /// The earlier or expected value.
     pub from: String,
     pub to: String,
 }
 
-impl fmt::Display for Change {
+impl fmt::Display for SettingChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { setting, from, to } = self;
         write!(f, "{setting} changed from {from} to {to}")
@@ -75,11 +75,11 @@ impl Settings {
     }
 
     #[must_use]
-    pub fn changes(&self, later: &Self) -> Vec<Change> {
+    pub fn changes(&self, later: &Self) -> Vec<SettingChange> {
         let change = |(path, from): (&PathBuf, &String)| {
             let to = later.0.get(path).filter(|to| *to != from)?;
             let setting = path.display().to_string();
-            Some(Change { setting, from: from.clone(), to: to.clone() })
+            Some(SettingChange { setting, from: from.clone(), to: to.clone() })
         };
         self.0.iter().filter_map(change).collect()
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::crosscheck::Recording;
 use crate::crosscheck::processes::{ProcessProgram, ProgramRow, Programs};
 use crate::crosscheck::record::cow::CowRun;
-use crate::crosscheck::record::{Change, CrosscheckError};
+use crate::crosscheck::record::{CrosscheckError, SettingChange};
 use largefolio_report::{ExportError, figures};
 use largefolio_sim::kernel::Kernel;
 use serde::Serialize;
@@ -53,7 +53,7 @@ pub struct CowResult {
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub(super) struct Disturbed {
     #[serde(flatten)]
-    change: Change,
+    change: SettingChange,
     /// Programs that were repeated because of it, and those that could not be judged.
     nr_repeated: usize,
     nr_not_judged: usize,
@@ -148,7 +148,7 @@ impl<'a> CowCheck<'a> {
     }
 }
 
-type Ran = (Vec<ProgramRow>, String, Vec<Change>);
+type Ran = (Vec<ProgramRow>, String, Vec<SettingChange>);
 
 impl CowResult {
     #[must_use]

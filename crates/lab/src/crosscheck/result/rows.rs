@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::crosscheck::record::{Change, Settings};
+use crate::crosscheck::record::{SettingChange, Settings};
 use crate::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
@@ -83,7 +83,7 @@ impl CrosscheckRow {
     }
 }
 
-fn not_judged(changes: &[Change]) -> Option<String> {
+fn not_judged(changes: &[SettingChange]) -> Option<String> {
     let changes: Vec<String> = changes.iter().map(ToString::to_string).collect();
     let all = changes.join(", ");
     (!changes.is_empty())
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_changed_setting_is_a_reason_not_to_judge() {
-        let change = |setting: &str| Change {
+        let change = |setting: &str| SettingChange {
             setting: setting.to_owned(),
             from: "never".to_owned(),
             to: "always".to_owned(),

@@ -5,7 +5,7 @@
 use crate::study::{Bench, BenchWork, Measured, Measurements, Study, Subject};
 use largefolio_bulk::Tuning;
 use largefolio_linux::calibrate::anon::{FolioSize, Operation};
-use largefolio_linux::calibrate::clear::{self, Arena, Work};
+use largefolio_linux::calibrate::clear::{self, Arena, ClearWork};
 use largefolio_linux::measure::{Series, interleave};
 use largefolio_linux::proc::Processor;
 use largefolio_linux::system::Live;
@@ -84,7 +84,7 @@ fn value(bench: &Bench, ns: f64) -> f64 {
 
 fn clear_cell(bench: &Bench) -> clear::Cell {
     let len_bytes = usize::try_from(bench.size).unwrap_or(usize::MAX);
-    clear::Cell { work: Work::Clear, len_bytes, is_hot: false }
+    clear::Cell { work: ClearWork::Clear, len_bytes, is_hot: false }
 }
 
 fn cleared(before: &Bench, after: &Bench, nr_rounds: usize) -> Result<[Series; 2], Error> {

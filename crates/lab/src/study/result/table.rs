@@ -1,6 +1,6 @@
 //! Findings, and how many of their rows count and match; JSON and CSV.
 
-use crate::study::{self, Closeness, Finding, How, RowFinding, Score};
+use crate::study::{self, Closeness, Derivation, Finding, RowFinding, Score};
 use largefolio_report::ExportError;
 use largefolio_report::cells::Cells;
 use serde::Serialize;
@@ -148,10 +148,12 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Record {
         other_quantity: row.other_quantity.clone().unwrap_or_default(),
         how: row.how.word(),
         of: match &row.how {
-            How::Counted { of } | How::Estimated { of, .. } => of.clone(),
-            How::Measured(measured) => format!("{}, {}", measured.cpu, measured.kernel),
-            How::Quoted(quoted) => format!("{}, {}, n = {}", quoted.cpu, quoted.kernel, quoted.n),
-            How::None { why } => why.clone(),
+            Derivation::Counted { of } | Derivation::Estimated { of, .. } => of.clone(),
+            Derivation::Measured(measured) => format!("{}, {}", measured.cpu, measured.kernel),
+            Derivation::Quoted(quoted) => {
+                format!("{}, {}, n = {}", quoted.cpu, quoted.kernel, quoted.n)
+            }
+            Derivation::None { why } => why.clone(),
         },
         note: row.disagrees.clone().or_else(|| row.reason.clone()).unwrap_or_default(),
     }

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::study::{Change, Closeness, Finding, How, RowFinding, Score, TableFinding, ValuePair};
+use crate::study::{
+    Change, Closeness, Derivation, Finding, RowFinding, Score, TableFinding, ValuePair,
+};
 
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
@@ -94,9 +96,9 @@ fn mark_of<'a>(notes: &mut Vec<(usize, &'a str)>, note: &'a str) -> String {
 
 fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
     let source = match &row.how {
-        How::Counted { of } | How::Estimated { of, .. } => of.as_str(),
-        How::None { why } => return format!("none: {why}"),
-        How::Measured(measured) => {
+        Derivation::Counted { of } | Derivation::Estimated { of, .. } => of.as_str(),
+        Derivation::None { why } => return format!("none: {why}"),
+        Derivation::Measured(measured) => {
             let [median, min, max] = measured.change;
             return format!(
                 "{}, n = {}, {median:+.0}% [{min:+.0} .. {max:+.0}], {}",
@@ -105,7 +107,7 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
                 measured.cpu
             );
         }
-        How::Quoted(quoted) => {
+        Derivation::Quoted(quoted) => {
             let range = quoted.range.map(|[min, max]| format!(" [{min:+.0}% .. {max:+.0}%]"));
             let (range, from) = (range.unwrap_or_default(), &quoted.from);
             let (basis, cpu, n) = (basis(row), &quoted.cpu, quoted.n);
@@ -120,8 +122,8 @@ fn how_of<'a>(sources: &mut Vec<&'a str>, row: &'a RowFinding) -> String {
     format!("{}, {} ({letter}){}", row.how.word(), basis(row), caveats(&row.how))
 }
 
-pub(super) fn caveats(how: &How) -> String {
-    let How::Estimated { not_known, assumed, .. } = how else { return String::new() };
+pub(super) fn caveats(how: &Derivation) -> String {
+    let Derivation::Estimated { not_known, assumed, .. } = how else { return String::new() };
     let lacks = not_known.iter().map(|costs| format!("; not known: {costs}"));
     let rests = (!assumed.is_empty()).then(|| format!("; assumed: {}", assumed.join(", ")));
     lacks.chain(rests).collect()

@@ -3,9 +3,9 @@
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_bulk::{Primitive, Tuning};
-use largefolio_lab::bench::near::How;
+use largefolio_lab::bench::near::CacheUse;
 use largefolio_lab::bench::{BenchRow, Scale, gaps, near, rows, short};
-use largefolio_linux::calibrate::clear::{Arena, Cell, PAGEWISE, Subject, Work};
+use largefolio_linux::calibrate::clear::{Arena, Cell, ClearWork, PAGEWISE, Subject};
 use largefolio_linux::measure::{Series, Spread};
 use largefolio_results::Form;
 
@@ -98,7 +98,8 @@ impl Measure for ClearPlan {
         } else {
             Tuning::host()
         };
-        let works: &[_] = if args.copy { &[Work::Clear, Work::Copy] } else { &[Work::Clear] };
+        let works: &[_] =
+            if args.copy { &[ClearWork::Clear, ClearWork::Copy] } else { &[ClearWork::Clear] };
         let mut rows = Vec::new();
         for &work in works {
             for is_hot in [false, true] {
@@ -175,10 +176,10 @@ impl ClearArgs {
     fn near_rows(&self, arena: &mut Arena) -> Result<Vec<BenchRow>> {
         let left = near::measure(arena, self.rounds() * NR_NEAR_ROUNDS)?;
         let how = |how| match how {
-            How::Through => "through the cache",
-            How::NearThrough => "near region through it",
-            How::Past => "past the cache",
-            How::NotCleared => "not cleared",
+            CacheUse::Through => "through the cache",
+            CacheUse::NearThrough => "near region through it",
+            CacheUse::Past => "past the cache",
+            CacheUse::NotCleared => "not cleared",
         };
         let scale = Scale::NsEach(1.0, "ns");
         let rows = |operation, of: fn(&near::Left) -> &Series| {
@@ -194,17 +195,17 @@ impl ClearArgs {
 
 fn name(cell: &Cell) -> &'static str {
     match (cell.work, cell.is_hot) {
-        (Work::Clear, false) => "clear, cold",
-        (Work::Clear, true) => "clear, hot",
-        (Work::Copy, false) => "copy, cold",
-        (Work::Copy, true) => "copy, hot",
+        (ClearWork::Clear, false) => "clear, cold",
+        (ClearWork::Clear, true) => "clear, hot",
+        (ClearWork::Copy, false) => "copy, cold",
+        (ClearWork::Copy, true) => "copy, hot",
     }
 }
 
-const fn libc_name(work: Work) -> &'static str {
+const fn libc_name(work: ClearWork) -> &'static str {
     match work {
-        Work::Clear => "memset",
-        Work::Copy => "memcpy",
+        ClearWork::Clear => "memset",
+        ClearWork::Copy => "memcpy",
     }
 }
 

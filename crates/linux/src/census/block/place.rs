@@ -11,14 +11,14 @@ pub(crate) struct FileBlock {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct BlockPlace {
     device: (u32, u32),
     inode: u64,
     /// The position of address 0, modulo 2^64.
     pos: u64,
 }
 
-impl Place {
+impl BlockPlace {
     /// Returns `None` for private memory.
     pub(crate) fn of(vma: &Vma) -> Option<Self> {
         let pos = vma.pos.wrapping_sub(vma.range.start);

@@ -63,7 +63,7 @@ proptest! {
         };
         let mapped: Vec<_> = (0..)
             .zip(&views)
-            .map(|(nr, (first, blocks))| (Place::of(&vma(nr, *first)), runs(nr, blocks)))
+            .map(|(nr, (first, blocks))| (BlockPlace::of(&vma(nr, *first)), runs(nr, blocks)))
             .collect();
         let mut promised = Promised::default();
         for (place, runs) in &mapped {

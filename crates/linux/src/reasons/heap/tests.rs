@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use proptest::prelude::*;
 
 use super::*;
-use crate::census::folios::{Cell, Kind, Size, Tally};
+use crate::census::folios::{Cell, MemoryKind, Size, Tally};
 use crate::census::process::Mapping;
 use crate::proc::Held;
 
@@ -16,7 +16,7 @@ fn mapping(start: u64, mib: u64, permissions: [u8; 4], used_bytes: u64) -> Mappi
     let range = start..start + mib * MIB;
     let mut tally = Tally::default();
     let cell = Cell { aligned_bytes: used_bytes, ..Cell::default() };
-    tally.add(Kind::Anon, Size::Order(0), &cell);
+    tally.add(MemoryKind::Anon, Size::Order(0), &cell);
     Mapping { vma: Vma { range, permissions, ..Vma::default() }, tally, touched: None }
 }
 

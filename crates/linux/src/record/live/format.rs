@@ -10,7 +10,7 @@ use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum EventKind {
     Fault,
     /// A call of the probed function, possibly without a fault.
     Handled,
@@ -25,7 +25,7 @@ enum Kind {
 struct Recorded {
     name: &'static str,
     fields: &'static [&'static str],
-    kind: Kind,
+    kind: EventKind,
 }
 
 /// Faults in user mode, and in the kernel on user addresses. Only x86-64 has these events.
@@ -33,25 +33,25 @@ const FAULTS: [Recorded; 2] = [
     Recorded {
         name: "exceptions/page_fault_user",
         fields: &["address", "error_code"],
-        kind: Kind::Fault,
+        kind: EventKind::Fault,
     },
-    Recorded { name: OF_KERNEL, fields: &["address", "error_code"], kind: Kind::Fault },
+    Recorded { name: OF_KERNEL, fields: &["address", "error_code"], kind: EventKind::Fault },
 ];
 /// Required for any recording.
 const NEEDED: [Recorded; 3] = [
-    Recorded { name: "task/task_newtask", fields: &["pid", "clone_flags"], kind: Kind::Birth },
+    Recorded { name: "task/task_newtask", fields: &["pid", "clone_flags"], kind: EventKind::Birth },
     Recorded {
         name: "sched/sched_process_exec",
         fields: &["pid", "old_pid"],
-        kind: Kind::Executes,
+        kind: EventKind::Executes,
     },
-    Recorded { name: "sched/sched_process_exit", fields: &["pid"], kind: Kind::Ends },
+    Recorded { name: "sched/sched_process_exit", fields: &["pid"], kind: EventKind::Ends },
 ];
 /// File reads through the page cache: Linux 6.12 and later.
 const READS: Recorded = Recorded {
     name: "filemap/mm_filemap_get_pages",
     fields: &["i_ino", "s_dev", "index", "last_index"],
-    kind: Kind::FileRead,
+    kind: EventKind::FileRead,
 };
 const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
@@ -77,7 +77,7 @@ struct Field {
 
 #[derive(Debug, Default)]
 pub(super) struct Formats {
-    events: BTreeMap<u64, (Kind, Vec<Field>)>,
+    events: BTreeMap<u64, (EventKind, Vec<Field>)>,
     thread: Option<Field>,
     pub(super) has_reads: bool,
 }
@@ -89,7 +89,7 @@ impl Formats {
         let mut formats = Self::default();
         match probe {
             Some(probe) => {
-                formats.add(instance, &probe.event(), &["address", "flags"], Kind::Handled)?;
+                formats.add(instance, &probe.event(), &["address", "flags"], EventKind::Handled)?;
             }
             None => formats.add_all(instance, &FAULTS)?,
         }
@@ -99,8 +99,13 @@ impl Formats {
             if name == WITH_KEYS && !instance.has(&enter) {
                 continue;
             }
-            formats.add(instance, &enter, arguments, Kind::Enter(call))?;
-            formats.add(instance, &format!("syscalls/sys_exit_{name}"), &["ret"], Kind::Exit)?;
+            formats.add(instance, &enter, arguments, EventKind::Enter(call))?;
+            formats.add(
+                instance,
+                &format!("syscalls/sys_exit_{name}"),
+                &["ret"],
+                EventKind::Exit,
+            )?;
         }
         formats.has_reads = formats.add(instance, READS.name, READS.fields, READS.kind).is_ok();
         Ok(formats)
@@ -119,7 +124,7 @@ impl Formats {
         instance: &Instance,
         name: &str,
         fields: &[&str],
-        kind: Kind,
+        kind: EventKind,
     ) -> Result<(), String> {
         let missing = || name.to_owned();
         let path = instance.path().join("events").join(name);
@@ -145,24 +150,24 @@ impl Formats {
         // Thread ids have 31 bits.
         let tid = |word: u64| u32::try_from(word).unwrap_or(0);
         let event = match *kind {
-            Kind::Fault => KernelEvent::Fault { address: values[0], code: values[1] },
-            Kind::Handled => {
+            EventKind::Fault => KernelEvent::Fault { address: values[0], code: values[1] },
+            EventKind::Handled => {
                 KernelEvent::Fault { address: values[0], code: fault_probe::code(values[1])? }
             }
             // The kernel reports the first and the last page.
-            Kind::FileRead => KernelEvent::FileRead {
+            EventKind::FileRead => KernelEvent::FileRead {
                 inode: values[0],
                 device: values[1],
                 first: values[2],
                 end: values[3].saturating_add(1),
             },
-            Kind::Birth => KernelEvent::Birth { child: tid(values[0]), flags: values[1] },
-            Kind::Executes => {
+            EventKind::Birth => KernelEvent::Birth { child: tid(values[0]), flags: values[1] },
+            EventKind::Executes => {
                 KernelEvent::Executes { process: tid(values[0]), earlier: tid(values[1]) }
             }
-            Kind::Ends => KernelEvent::Ends,
-            Kind::Enter(call) => KernelEvent::Enter { call, arguments: values },
-            Kind::Exit => KernelEvent::Exit { result: values[0].cast_signed() },
+            EventKind::Ends => KernelEvent::Ends,
+            EventKind::Enter(call) => KernelEvent::Enter { call, arguments: values },
+            EventKind::Exit => KernelEvent::Exit { result: values[0].cast_signed() },
         };
         Some((thread, event))
     }
@@ -204,7 +209,7 @@ mod tests {
 
     fn formats(text: &str) -> Formats {
         let (number, fields, thread) = parse(text, &["address", "error_code"]).unwrap();
-        let events = BTreeMap::from([(number, (Kind::Fault, fields))]);
+        let events = BTreeMap::from([(number, (EventKind::Fault, fields))]);
         Formats { events, thread: Some(thread), has_reads: false }
     }
 
@@ -225,7 +230,7 @@ mod tests {
     fn a_call_that_handles_a_fault_is_one_and_others_are_none() {
         let text = FORMAT.replace("error_code", "flags").replace("offset:24", "offset:16");
         let (number, fields, thread) = parse(&text, &["address", "flags"]).unwrap();
-        let events = BTreeMap::from([(number, (Kind::Handled, fields))]);
+        let events = BTreeMap::from([(number, (EventKind::Handled, fields))]);
         let formats = Formats { events, thread: Some(thread), has_reads: false };
         let decoded = |flags: u64| {
             let mut data = vec![190, 0, 0, 0, 7, 0, 0, 0];
@@ -251,7 +256,7 @@ mod tests {
         }
         let huge = FORMAT.replace("offset:24;\tsize:8", "offset:24;\tsize:18446744073709551615");
         let (number, fields, thread) = parse(&huge, &["error_code"]).unwrap();
-        let events = BTreeMap::from([(number, (Kind::Fault, fields))]);
+        let events = BTreeMap::from([(number, (EventKind::Fault, fields))]);
         let formats = Formats { events, thread: Some(thread), has_reads: false };
         let mut data = [0; 64];
         data[0] = 190;

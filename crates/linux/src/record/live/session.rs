@@ -23,7 +23,7 @@ use super::{Bounds, exit_of};
 use crate::record::book::Book;
 use crate::record::child::{pass_on, pause, wait_for, wait_unrecorded};
 use crate::record::error::RecordError;
-use crate::record::outcome::{Ended, HotPages, Progress};
+use crate::record::outcome::{HotPages, Progress, RecordEnd};
 use crate::signals::Signals;
 use crate::tracefs::Instance;
 
@@ -49,7 +49,7 @@ struct Before {
 }
 
 pub(super) enum CommandEnd {
-    Ended(Ended),
+    Ended(RecordEnd),
     /// The recording ended before the command.
     Continues(Child),
 }

@@ -8,11 +8,11 @@ use crate::persist::boot::Lasting;
 use crate::persist::place::ServiceName;
 use crate::persist::unit::{self, Variable};
 use crate::persist::warm::{self, Libraries};
-use crate::persist::{Piece, Place, State, boot};
+use crate::persist::{FilePiece, FilePlace, State, boot};
 use crate::tune::catalog::Catalog;
 use crate::tune::files::{self, Removal, Taken};
 
-fn pieces(readahead: &str, arenas: &str) -> Vec<Piece> {
+fn pieces(readahead: &str, arenas: &str) -> Vec<FilePiece> {
     let mut all = boot::of_settings(&settings(readahead)).unwrap();
     let service = ServiceName::try_from("job.service".to_owned()).unwrap();
     let variable = Variable::parse(&format!("MALLOC_ARENA_MAX={arenas}")).unwrap();
@@ -32,7 +32,7 @@ fn settings(readahead: &str) -> Vec<Lasting> {
 }
 
 impl System {
-    fn persist(&self, pieces: &[Piece], end: usize) -> Result<(), TuneError> {
+    fn persist(&self, pieces: &[FilePiece], end: usize) -> Result<(), TuneError> {
         let made = self.store().persist(pieces, &settings("2048"), &mut ends_at(end));
         made.map(|_| ())
     }
@@ -136,7 +136,7 @@ fn a_file_that_cannot_be_written_takes_those_before_it_back() {
 fn a_file_that_somebody_changed_since_is_left_and_goes_with_force() {
     let system = System::new();
     system.persist(&pieces("2048", "2"), 9).unwrap();
-    let file = Place::Tmpfiles.path(system.root());
+    let file = FilePlace::Tmpfiles.path(system.root());
     fs::write(&file, "w /sys/x - - - - 1\n").unwrap();
     let wanted = system.root().join("etc/systemd/system/multi-user.target.wants");
     let link = wanted.join("largefolio-warm-usr-bin-job.path");
@@ -173,7 +173,7 @@ fn files_of_others_are_not_replaced_and_their_directories_stay() {
     let listed = files::listed(system.root(), &[]);
     assert_eq!(listed.len(), 1);
     assert_eq!(listed[0].state, State::Unrecorded);
-    fs::remove_file(Place::Tmpfiles.path(system.root())).unwrap();
+    fs::remove_file(FilePlace::Tmpfiles.path(system.root())).unwrap();
     system.write("etc/systemd/system/job.service.d/override.conf", "");
     let before = system.etc();
     system.persist(&pieces("2048", "2"), 9).unwrap();
@@ -206,7 +206,7 @@ fn links_and_open_directories_on_the_way_are_refused() {
         assert!(!system.store().files().unwrap().is_empty(), "they stay recorded");
     }
     let system = System::new();
-    let file = Place::Tmpfiles.path(system.root());
+    let file = FilePlace::Tmpfiles.path(system.root());
     fs::create_dir_all(file.parent().unwrap()).unwrap();
     symlink(system.root().join("victim"), &file).unwrap();
     let error = system.persist(&pieces("2048", "2"), 9).unwrap_err().to_string();

@@ -3,23 +3,23 @@
 use std::collections::BTreeMap;
 
 use super::super::metric::Metric;
-use super::super::threshold::{Outcome, Threshold};
-use super::super::verdict::{Judged, Question};
+use super::super::threshold::{Threshold, ThresholdOutcome};
+use super::super::verdict::{Judged, VerifyQuestion};
 use super::*;
 use crate::timed_run::Sample;
 use crate::timed_run::memory_sample::MemorySample;
 
-fn run(faults: u64, large_mib: u64) -> Run {
+fn run(faults: u64, large_mib: u64) -> LoadRun {
     let small = 256 - large_mib;
     let folios = BTreeMap::from([(4096, small << 20), (2 << 20, large_mib << 20)]);
-    Run {
+    LoadRun {
         sample: Sample { nr_minor_faults: faults, ..Sample::default() },
         memory: Some(MemorySample { folios, page_bytes: 4096, ..MemorySample::default() }),
-        ..Run::default()
+        ..LoadRun::default()
     }
 }
 
-fn rounds(pairs: impl IntoIterator<Item = (Run, Run)>) -> Rounds {
+fn rounds(pairs: impl IntoIterator<Item = (LoadRun, LoadRun)>) -> Rounds {
     let (plain, changed) = pairs.into_iter().unzip();
     Rounds { plain, changed, ..Rounds::default() }
 }
@@ -55,10 +55,10 @@ fn faults_and_memory_are_compared_over_all_rounds_and_time_over_those_that_count
     let thresholds = vec![limit("minor faults>+50%"), limit("large folios>+50%")];
     for (trace, nr_counted) in [(Trace::Required, 13), (Trace::Possible, 39)] {
         let (metric, thresholds) = (metric.clone(), thresholds.clone());
-        let judged = Judged::of(&all, &Question { metric, margin: 0.01, trace, thresholds });
+        let judged = Judged::of(&all, &VerifyQuestion { metric, margin: 0.01, trace, thresholds });
         let n = |name: &str| judged.compared.iter().find(|one| one.name == name).unwrap().plain.n;
         assert_eq!((n("wall"), n("minor faults"), n("memory")), (nr_counted, 39, 39), "{trace:?}");
-        assert_eq!(judged.outcomes[0], Outcome::Passed, "{trace:?}");
+        assert_eq!(judged.outcomes[0], ThresholdOutcome::Passed, "{trace:?}");
     }
 }
 
@@ -123,7 +123,7 @@ fn a_setting_that_somebody_changed_spoils_a_round_whatever_is_seen() {
 
 #[test]
 fn without_looks_faults_are_the_proof() {
-    let blind = |run: Run| Run { memory: None, ..run };
+    let blind = |run: LoadRun| LoadRun { memory: None, ..run };
     let all = rounds((0..12).map(|_| (blind(run(6021, 0)), blind(run(650, 250)))));
     let proved = prove(&all, Trace::Required);
     assert_eq!((proved.dropped.len(), proved.traces), (0, vec!["faults"]));

@@ -66,11 +66,11 @@ impl Pair {
         let theirs: Vec<_> = self.naive.iter().map(|entry| self.entry(entry)).collect();
         assert_eq!(ours, theirs);
         for index in near.saturating_sub(70)..near.saturating_add(70) {
-            let found = self.naive.get(index).map(|entry| self.entry(entry));
-            assert_eq!(self.tree.get(PageIndex(index)), found, "get {index}");
+            let expected = self.naive.get(index).map(|entry| self.entry(entry));
+            assert_eq!(self.tree.get(PageIndex(index)), expected, "get {index}");
             let last = index.saturating_add(90);
-            let found = self.naive.first_in(index, last).map(|entry| self.entry(entry));
-            assert_eq!(self.tree.first_in(PageIndex(index), PageIndex(last)), found, "{index}");
+            let expected = self.naive.first_in(index, last).map(|entry| self.entry(entry));
+            assert_eq!(self.tree.first_in(PageIndex(index), PageIndex(last)), expected, "{index}");
         }
     }
 }

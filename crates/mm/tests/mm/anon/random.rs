@@ -111,11 +111,11 @@ impl Trio {
         let mut machine = Machine::new(&anon, &config, reclaim, bytes);
         let mut twin = Machine::new(&anon, &config, reclaim, Ram::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
-        let told = |rules: &mut Rules| {
+        let set_rules = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
         };
-        machine.memory.change_rules(told);
-        twin.memory.change_rules(told);
+        machine.memory.change_rules(set_rules);
+        twin.memory.change_rules(set_rules);
         if seed.is_multiple_of(3) {
             machine.memory.set_policy(Box::new(Whim(Numbers(seed))));
             twin.memory.set_policy(Box::new(Whim(Numbers(seed))));
@@ -136,8 +136,8 @@ impl Trio {
                 self.twin.regroup(change);
             }
             let Some(step) = self.choose() else { continue };
-            let told = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
-            if let Err(panic) = told {
+            let result = catch_unwind(AssertUnwindSafe(|| self.step(step, number)));
+            if let Err(panic) = result {
                 eprintln!("step {number}: {step:?}");
                 eprintln!("{:?}", self.machine.memory.rules().anon);
                 resume_unwind(panic);

@@ -46,7 +46,7 @@ fn before_6_12_a_split_keeps_zero_filled_pages() {
 
 #[test]
 fn l11_without_page_counts_a_shared_loss_is_seen_late() {
-    for (mapcount, is_seen) in [(Mapcount::PerPage, true), (Mapcount::PerFolio, false)] {
+    for (mapcount, is_noticed) in [(Mapcount::PerPage, true), (Mapcount::PerFolio, false)] {
         let mut world = World::new(AnonRules { mapcount, ..sizes(&[64]) }).mapped(64);
         let mm = world.mm;
         world.write(mm, 3);
@@ -54,7 +54,7 @@ fn l11_without_page_counts_a_shared_loss_is_seen_late() {
         world.unmap(mm, 5, 1);
         assert_eq!(world.size(4).split_deferred, 0, "the child still maps it");
         world.unmap(child, 5, 1);
-        assert_eq!(world.size(4).split_deferred, u64::from(is_seen), "{mapcount:?}");
+        assert_eq!(world.size(4).split_deferred, u64::from(is_noticed), "{mapcount:?}");
         world.exit(child);
         assert_eq!(world.size(4).split_deferred, 1);
     }

@@ -42,13 +42,13 @@ fn pages_of_large_folios_and_of_a_child_are_copied_and_the_child_keeps_its_own_h
     world.write([0, 20, 300]);
     assert_eq!(world.order(20), 4);
     let child = world.memory.fork(world.mm).unwrap();
-    let before = world.seen(child, N);
+    let before = world.content(child, N);
     world.memory.store(world.mm, addr(20), b"parent").unwrap();
     world.collapse(0, N).unwrap();
     assert!(world.is_huge(0));
     assert_eq!(world.byte(world.mm, 20), b'p');
-    for (page, (before, after)) in before.into_iter().zip(world.seen(child, N)).enumerate() {
-        let content = |seen: Option<(_, Vec<u8>)>| seen.map(|(_, bytes)| bytes);
+    for (page, (before, after)) in before.into_iter().zip(world.content(child, N)).enumerate() {
+        let content = |page: Option<(_, Vec<u8>)>| page.map(|(_, bytes)| bytes);
         assert_eq!(content(after), content(before), "page {page} of the child");
     }
     assert_eq!(world.byte(child, 20), mark(20));
@@ -114,12 +114,12 @@ fn each_state_of_a_page_has_its_refusal_h_6_1() {
             world
         };
         let mut world = make();
-        let before = world.seen(world.mm, N);
+        let before = world.content(world.mm, N);
         let refused = world.scan();
         assert_eq!(refused, behind.into_iter().collect::<Vec<_>>(), "khugepaged: {name}");
         assert_eq!(world.is_huge(0), behind.is_none(), "khugepaged: {name}");
         if behind.is_some() {
-            assert!(world.seen(world.mm, N) == before, "khugepaged: {name}: nothing changed");
+            assert!(world.content(world.mm, N) == before, "khugepaged: {name}: nothing changed");
         }
         let mut world = make();
         let collapsed = world.collapse(0, N);

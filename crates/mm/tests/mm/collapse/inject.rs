@@ -51,7 +51,7 @@ fn anon() -> World {
 fn an_anonymous_collapse_that_fails_leaves_everything_as_it_was() {
     let collapse = |world: &mut World| world.collapse(0, N).is_ok();
     let refused = each_step(anon, collapse, |world, untouched, step| {
-        assert!(world.seen(world.mm, N) == untouched.seen(untouched.mm, N), "step {step}");
+        assert!(world.content(world.mm, N) == untouched.content(untouched.mm, N), "step {step}");
         let free = |world: &World| world.memory.core().buddy.nr_free_pages();
         assert_eq!(free(world), free(untouched), "step {step}");
         let tables = |world: &World| world.memory.space(world.mm).table.stats();
@@ -75,7 +75,7 @@ fn a_smaller_anonymous_collapse_that_fails_does_too() {
         world.memory.madvise_collapse_to(world.mm, addr(0), 16 * PAGE, Order::new(4)).is_ok()
     };
     let refused = each_step(anon, collapse, |world, untouched, step| {
-        assert!(world.seen(world.mm, N) == untouched.seen(untouched.mm, N), "step {step}");
+        assert!(world.content(world.mm, N) == untouched.content(untouched.mm, N), "step {step}");
     });
     assert!(refused.contains(&CollapseRefusal::CopyMc));
 }

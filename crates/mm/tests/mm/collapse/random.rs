@@ -106,7 +106,7 @@ impl Machine {
     }
 
     fn run(&mut self, step: Step) -> String {
-        let answer = match step {
+        let result = match step {
             Step::Load { of, page } => {
                 format!("{:?}", self.memory.touch(self.mms[of], addr(page), Access::Read).is_ok())
             }
@@ -155,7 +155,7 @@ impl Machine {
                 String::new()
             }
         };
-        format!("{answer} {:?}", self.memory.counters())
+        format!("{result} {:?}", self.memory.counters())
     }
 }
 
@@ -211,8 +211,8 @@ fn program(seed: u64) -> CollapseCounters {
     for number in 0..NR_STEPS {
         let step = step(&mut numbers, machine.mms.len() as u64);
         let nr_before = machine.mms.len();
-        let answer = machine.run(step);
-        assert_eq!(answer, twin.run(step), "step {number}: {step:?} with and without bytes");
+        let result = machine.run(step);
+        assert_eq!(result, twin.run(step), "step {number}: {step:?} with and without bytes");
         let mut both = (&mut machine, &mut twin);
         match step {
             Step::Store { of, page } => store(&mut both, &mut naive, (of, page, number)),

@@ -59,7 +59,7 @@ pub(crate) fn new_rules() -> Rules {
     rules
 }
 
-pub(crate) type Seen = Option<(PageView, Vec<u8>)>;
+pub(crate) type PageContent = Option<(PageView, Vec<u8>)>;
 
 impl World {
     pub(crate) fn new(rules: Rules) -> Self {
@@ -158,7 +158,7 @@ impl World {
         self.memory.core().ram.frame(pfn).to_vec()
     }
 
-    pub(crate) fn seen(&self, mm: MmId, nr: u64) -> Vec<Seen> {
+    pub(crate) fn content(&self, mm: MmId, nr: u64) -> Vec<PageContent> {
         let see = |page| {
             let view = self.memory.page_at(mm, addr(page))?;
             Some((view, self.bytes(view.pfn)))

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use largefolio_linux::calibrate::stubs::{Backing, Cache, Layout, Stubs};
 use largefolio_linux::calibrate::{
-    AROUND_BYTES, OfSize, Operations, Pace, Times, Until, Work, allowed, operations,
+    AROUND_BYTES, OfSize, Operations, Pace, TimedWork, Times, Until, allowed, operations,
 };
 use largefolio_linux::measure::{Series, interleave};
 
@@ -65,7 +65,7 @@ pub(super) fn stubs(extent: &Extent, dir: &Path) -> Result<(Calls, Vec<String>),
 
 pub(super) struct Measured {
     /// Nanoseconds per 4 KiB, by work and folio size.
-    pub(super) of: Vec<(Work, usize, Series)>,
+    pub(super) of: Vec<(TimedWork, usize, Series)>,
     /// Nanoseconds per read fault, by cached pages among the 16 around it.
     pub(super) faults: Vec<(usize, Series)>,
     pub(super) pace: Pace,
@@ -96,7 +96,7 @@ pub(super) fn measure(extent: &Extent) -> Result<Measured, Error> {
     Ok(Measured { of: of.collect(), faults: faults.collect(), pace, notes })
 }
 
-fn works(nr_pages: usize) -> impl Iterator<Item = Work> {
+fn works(nr_pages: usize) -> impl Iterator<Item = TimedWork> {
     WORKS.iter().filter(move |(_, _, sizes)| sizes.contains(&nr_pages)).map(|(work, ..)| *work)
 }
 

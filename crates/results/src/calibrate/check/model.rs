@@ -1,7 +1,7 @@
 //! The predicted side: runs the operation in the model and prices its events with the machine file.
 
 use largefolio_linux::calibrate::stubs::Backing;
-use largefolio_linux::calibrate::{AROUND_BYTES, Work};
+use largefolio_linux::calibrate::{AROUND_BYTES, TimedWork};
 use largefolio_sim::bench::{AnonBench, FileBench};
 use largefolio_sim::cost::{Cause, Estimate};
 use largefolio_sim::interval::Interval;
@@ -62,23 +62,23 @@ impl PredictedCost {
 
 pub(super) fn anon(
     request: &CheckRequest,
-    work: Work,
+    work: TimedWork,
     bytes: usize,
 ) -> Result<PredictedCost, Error> {
     let mut bench =
         AnonBench::new(&request.kernel, bytes as u64, request.extent.region_bytes as u64)?;
-    if !matches!(work, Work::Touch | Work::Zeroes) {
+    if !matches!(work, TimedWork::Touch | TimedWork::Zeroes) {
         bench.store_all()?;
     }
-    if matches!(work, Work::Cow | Work::MunmapShared) {
+    if matches!(work, TimedWork::Cow | TimedWork::MunmapShared) {
         bench.fork()?;
     }
     let base = bench.mark();
     match work {
-        Work::Touch | Work::Cow => bench.store_all()?,
-        Work::Zeroes => bench.load_all()?,
-        Work::Munmap | Work::MunmapShared => bench.munmap()?,
-        Work::ForkBeyond => {
+        TimedWork::Touch | TimedWork::Cow => bench.store_all()?,
+        TimedWork::Zeroes => bench.load_all()?,
+        TimedWork::Munmap | TimedWork::MunmapShared => bench.munmap()?,
+        TimedWork::ForkBeyond => {
             bench.fork()?;
         }
     }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use largefolio_linux::calibrate::stubs::Backing;
-use largefolio_linux::calibrate::{AROUND_BYTES, Effort, Work};
+use largefolio_linux::calibrate::{AROUND_BYTES, Effort, TimedWork};
 use largefolio_linux::measure::Series;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::interval::Interval;
@@ -23,12 +23,12 @@ pub(super) const BACKINGS: [Backing; 3] =
 const SIZES: &[usize] = &[1, 16, 128, 512];
 /// Sizes for copy-on-write, which is not calibrated.
 const COW_SIZES: &[usize] = &[1, 4, 16, 512];
-pub(super) const WORKS: [(Work, &str, &[usize]); 5] = [
-    (Work::Touch, "first touch", SIZES),
-    (Work::ForkBeyond, "fork, less fork without the region", SIZES),
-    (Work::Munmap, "munmap", SIZES),
-    (Work::MunmapShared, "munmap, child alive", SIZES),
-    (Work::Cow, "store, child alive", COW_SIZES),
+pub(super) const WORKS: [(TimedWork, &str, &[usize]); 5] = [
+    (TimedWork::Touch, "first touch", SIZES),
+    (TimedWork::ForkBeyond, "fork, less fork without the region", SIZES),
+    (TimedWork::Munmap, "munmap", SIZES),
+    (TimedWork::MunmapShared, "munmap, child alive", SIZES),
+    (TimedWork::Cow, "store, child alive", COW_SIZES),
 ];
 /// Returns the compared numbers of cached pages around a fault, the reference first. One and all
 /// are also calibrated.

@@ -3,11 +3,11 @@
 use std::path::Path;
 
 use largefolio_linux::census::Held;
-use largefolio_linux::census::folios::{Cell, Kind, Size, Tally};
+use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
 use largefolio_linux::census::maps::Vma;
 use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::{Census, take};
-use largefolio_linux::reasons::{Finding, Question, findings};
+use largefolio_linux::reasons::{CensusQuestion, Finding, findings};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::system::MemSystem;
 
@@ -34,10 +34,14 @@ fn page(reading: &Reading) -> String {
 fn runs_of_a_strip_are_those_of_the_census() {
     let system = system();
     let census = take(&system, &[100]).unwrap();
-    let question =
-        Question { system: &system, limit: &|_| None, verbs: &LiveVerbs::default(), nr_max: 100 };
+    let question = CensusQuestion {
+        system: &system,
+        limit: &|_| None,
+        verbs: &LiveVerbs::default(),
+        nr_max: 100,
+    };
     let judged = findings(&census, &question);
-    let mapped = census.processes[0].tally.sum(|kind, _| kind != Kind::Other);
+    let mapped = census.processes[0].tally.sum(|kind, _| kind != MemoryKind::Other);
     let reading = reading(census, judged);
     let command = ["folio".to_owned()];
     let summary = Summary::of(&reading, &command, &system);
@@ -58,7 +62,7 @@ fn runs_of_a_strip_are_those_of_the_census() {
 fn large() -> Reading {
     let mut tally = Tally::default();
     for order in 0..10 {
-        for kind in Kind::ALL {
+        for kind in MemoryKind::ALL {
             let bytes = 1 << 30;
             let cell = Cell { aligned_bytes: bytes, partial_bytes: bytes, ..Cell::default() };
             tally.add(kind, Size::Order(order), &cell);

@@ -6,15 +6,15 @@ use largefolio_linux::timed_run::Sample;
 use largefolio_linux::timed_run::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Metric;
 use largefolio_linux::verify::proof::Trace;
-use largefolio_linux::verify::rounds::{Rounds, Run};
+use largefolio_linux::verify::rounds::{LoadRun, Rounds};
 use largefolio_linux::verify::threshold::Threshold;
-use largefolio_linux::verify::verdict::{Judged, Question};
+use largefolio_linux::verify::verdict::{Judged, VerifyQuestion};
 
 use super::super::result::Change;
 use super::*;
 
 /// Rounds in which the changed runs take `percent` of the plain ones.
-fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
+fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, VerifyQuestion) {
     let run = |ns: u64| {
         let sample = Sample {
             wall: Duration::from_nanos(ns),
@@ -22,7 +22,7 @@ fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
             nr_minor_faults: 100,
             ..Sample::default()
         };
-        Run { sample, ..Run::default() }
+        LoadRun { sample, ..LoadRun::default() }
     };
     let ns = |nr: u64| 10_000_000 + nr * 7919 % 100_003;
     let rounds = Rounds {
@@ -32,7 +32,7 @@ fn judged_rounds(nr_rounds: u64, percent: u64) -> (Rounds, Judged, Question) {
     };
     let metric = Metric::quantity("wall");
     let question =
-        Question { metric, margin: 0.01, trace: Trace::Possible, thresholds: Vec::new() };
+        VerifyQuestion { metric, margin: 0.01, trace: Trace::Possible, thresholds: Vec::new() };
     let judged = Judged::of(&rounds, &question);
     (rounds, judged, question)
 }

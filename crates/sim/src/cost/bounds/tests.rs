@@ -34,8 +34,8 @@ fn more_of_a_rate_and_a_faster_clock_are_less_time() {
     assert_eq!(super::of(&rate, &Costs::default()), of(0.5, 1.0, 2.0));
     let clock = Some(cost(3.0, Unit::GHz, Some([2.0, 6.0]), false));
     let cycles = cost(10.0, Unit::Cycles, Some([5.0, 20.0]), false);
-    let found = super::of(&cycles, &Costs { clock, ..Costs::default() });
-    assert_eq!(found, of(0.25, 1.0, 3.0));
+    let bounds = super::of(&cycles, &Costs { clock, ..Costs::default() });
+    assert_eq!(bounds, of(0.25, 1.0, 3.0));
 }
 
 #[test]

@@ -1,11 +1,11 @@
 use super::*;
 
-fn changes(before: &str, after: &str) -> Vec<Change> {
+fn changes(before: &str, after: &str) -> Vec<KernelChange> {
     Kernel::parse(before).unwrap().changes_to(&Kernel::parse(after).unwrap()).unwrap()
 }
 
 fn origins(before: &str, after: &str) -> Vec<(String, Option<String>, bool)> {
-    let of = |change: Change| {
+    let of = |change: KernelChange| {
         let version = change.origin.as_ref().map(|origin| origin.version.clone());
         (change.rule(), version, change.origin.is_some_and(|origin| origin.is_undone))
     };
@@ -30,8 +30,8 @@ fn all_changes_make_the_other_kernel() {
 fn a_rule_came_with_the_first_version_that_has_it() {
     let origins = origins("6.1", "7.3");
     let of = |rule: &str| {
-        let found = origins.iter().find(|(name, _, _)| name == rule);
-        found.unwrap().1.clone().unwrap()
+        let origin = origins.iter().find(|(name, _, _)| name == rule);
+        origin.unwrap().1.clone().unwrap()
     };
     assert_eq!(of("fault.exec"), "6.17");
     assert_eq!(of("filesystems.ext4"), "6.16");
@@ -54,12 +54,12 @@ fn the_way_back_undoes_the_newest_first() {
 
 #[test]
 fn an_edit_has_no_version_and_comes_last() {
-    let found = origins("6.19", "7.0+exec-block=64K+page=16K");
+    let all_origins = origins("6.19", "7.0+exec-block=64K+page=16K");
     let (last, known): (Vec<_>, Vec<_>) =
-        found.iter().partition(|(rule, _, _)| rule == "fault.exec" || rule == "page");
+        all_origins.iter().partition(|(rule, _, _)| rule == "fault.exec" || rule == "page");
     assert!(last.iter().all(|(_, version, _)| version.is_none()), "{last:?}");
     assert!(known.iter().all(|(_, version, _)| version.as_deref() == Some("7.0")));
-    assert!(found[found.len() - 2..].iter().all(|one| last.contains(&one)));
+    assert!(all_origins[all_origins.len() - 2..].iter().all(|one| last.contains(&one)));
     let exec = changes("7.0", "7.0+exec-block=64K").remove(0);
     assert_eq!(
         (exec.from(), exec.to()),
@@ -76,7 +76,7 @@ fn a_commit_is_what_the_file_names() {
 #[test]
 fn rules_that_no_kernel_can_have_are_refused() {
     let (old, new) = ("6.1", "6.12+anon-64K=always");
-    let size: Vec<Change> = changes(old, new)
+    let size: Vec<KernelChange> = changes(old, new)
         .into_iter()
         .filter(|change| change.rule() == "anon.size_kib.64")
         .collect();

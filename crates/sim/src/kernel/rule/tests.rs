@@ -88,39 +88,41 @@ fn a_wrong_value_is_answered_with_what_the_rule_takes() {
         nr_words += usize::from(expected.contains(" or "));
     }
     assert!(nr_words > 40, "{nr_words} rules with words");
-    let said = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
+    let message = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
     assert_eq!(
-        said("fault.exec_miss=final"),
+        message("fault.exec_miss=final"),
         "'+fault.exec_miss=final': fault.exec_miss takes counted, not-counted or balanced"
     );
-    assert!(said("fault.exec=blok").ends_with("takes none, block, arch-window or window"));
-    assert!(said("fault.exec.blok.bytes=1").ends_with("takes none, block, arch-window or window"));
-    assert!(said("fault.exec.block.bytes=65K").contains("expected a power of two"));
-    assert!(said("anon.use_zero_page=on").ends_with("takes true or false"));
-    assert!(said("collapse.scan_sleep_ms=x").ends_with("takes a number"));
-    assert!(said("anon.size_kib.65=always").contains("expected a power of two in KiB"));
-    assert!(said("reclaim.dirty_background_ratio=101").contains("expected 0 to 100"));
-    assert!(said("reclaim.compaction_proactiveness=101").contains("expected 0 to 100"));
-    assert!(said("sizes.filesystems.ntfs=64K:exec").contains("did you mean nfs"));
-    assert!(said("sizes.machine=64K").contains("is not SIZE:USE"));
+    assert!(message("fault.exec=blok").ends_with("takes none, block, arch-window or window"));
+    assert!(
+        message("fault.exec.blok.bytes=1").ends_with("takes none, block, arch-window or window")
+    );
+    assert!(message("fault.exec.block.bytes=65K").contains("expected a power of two"));
+    assert!(message("anon.use_zero_page=on").ends_with("takes true or false"));
+    assert!(message("collapse.scan_sleep_ms=x").ends_with("takes a number"));
+    assert!(message("anon.size_kib.65=always").contains("expected a power of two in KiB"));
+    assert!(message("reclaim.dirty_background_ratio=101").contains("expected 0 to 100"));
+    assert!(message("reclaim.compaction_proactiveness=101").contains("expected 0 to 100"));
+    assert!(message("sizes.filesystems.ntfs=64K:exec").contains("did you mean nfs"));
+    assert!(message("sizes.machine=64K").contains("is not SIZE:USE"));
 }
 
 #[test]
 fn a_wrong_name_is_answered_with_those_of_its_table() {
     let kernel = Kernel::parse("7.3").unwrap();
-    let said = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
+    let message = |edit: &str| kernel.edited(edit).unwrap_err().to_string();
     let clear = "there is no rule 'clear.ordre' in '+clear.ordre=merged'; did you mean order? \
                  clear has arm64_bulk, copy, order, preemption";
-    assert_eq!(said("clear.ordre=merged"), clear);
-    assert!(said("fault.xyzzy=1").contains("known: around_credit, around_span, around_window"));
-    assert!(said("falt.exec=none").contains("did you mean fault"));
-    assert!(said("clear.order.x=1").contains("takes converging, posted, merged or one-pass"));
+    assert_eq!(message("clear.ordre=merged"), clear);
+    assert!(message("fault.xyzzy=1").contains("known: around_credit, around_span, around_window"));
+    assert!(message("falt.exec=none").contains("did you mean fault"));
+    assert!(message("clear.order.x=1").contains("takes converging, posted, merged or one-pass"));
     let table = "fault is a table, with around_credit, around_span, around_window, eof_guard, exec, \
                  exec_miss, finish, forced, forced_gate, hit_credit, minor_retry, nohugepage_pmd or \
                  start_order";
-    assert!(said("fault=counted").ends_with(table));
-    assert!(said("readahead_byte=1").contains("did you mean readahead_bytes"));
-    assert!(said("TABLE.RULE=1").contains("there is no rule"));
+    assert!(message("fault=counted").ends_with(table));
+    assert!(message("readahead_byte=1").contains("did you mean readahead_bytes"));
+    assert!(message("TABLE.RULE=1").contains("there is no rule"));
 }
 
 #[test]
@@ -151,10 +153,10 @@ fn a_short_name_and_the_rules_it_stands_for_are_the_same_rules() {
 fn every_word_in_the_help_of_a_short_name_is_taken() {
     let mut nr_words = 0;
     for edit in EDITS.iter().filter(|edit| !edit.name.contains(|c: char| c.is_uppercase())) {
-        let (words, _) = edit.value.split_once(';').unwrap_or((&edit.value, ""));
-        let words = words.replace(" or ", ", ").replace('`', "");
+        let (names, _) = edit.value.split_once(';').unwrap_or((&edit.value, ""));
+        let names = names.replace(" or ", ", ").replace('`', "");
         let is_word = |word: &&str| !word.contains(' ') && !word.contains(':');
-        for word in words.split(", ").map(str::trim).filter(is_word) {
+        for word in names.split(", ").map(str::trim).filter(is_word) {
             let edited = format!("7.3+{}={word}", edit.name);
             let is_unit = ["bytes", "milliseconds", "mappings"].contains(&word);
             assert_eq!(Kernel::parse(&edited).is_ok(), !is_unit, "{edited}");

@@ -80,9 +80,9 @@ fn every_wrong_file_is_answered_with_file_line_and_expected_form() {
     assert!(cases.case.len() > 40);
     let mut wrong = Vec::new();
     for Case { from, to, says } in cases.case {
-        let said = message_of(&from, &to);
-        if said != says {
-            wrong.push(format!("expected {says}\n     got {said}"));
+        let message = message_of(&from, &to);
+        if message != says {
+            wrong.push(format!("expected {says}\n     got {message}"));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

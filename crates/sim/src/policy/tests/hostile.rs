@@ -224,8 +224,8 @@ proptest! {
         code.extend([mov(0, 2), EXIT]);
         // Remove refused instructions one by one.
         for _ in 0..code.len() {
-            let found = parsed(Point::Window, code.clone());
-            let Err(fault) = verify::check(&code, &found, Point::Window) else { break };
+            let object = parsed(Point::Window, code.clone());
+            let Err(fault) = verify::check(&code, &object, Point::Window) else { break };
             let nr = if code[fault.at].code == insn::LDDW { 2 } else { 1 };
             code.drain(fault.at..(fault.at + nr).min(code.len()));
             prop_assume!(!code.is_empty());

@@ -102,9 +102,12 @@ fn maps_and_variables_live_from_question_to_question() {
         &[load(0, 2, 0), add(0, 1), store(2, 0, 0), EXIT],
     ];
     let mut counting = running(parsed(Point::Around, code.concat()));
-    let mut ask = || counting.answer(Point::Around, &Context::default()).unwrap();
+    let mut next_answer = || counting.answer(Point::Around, &Context::default()).unwrap();
     let first = u64::from_le_bytes([7; 8]);
-    assert_eq!([ask(), ask()], [Answer::Value(first + 1), Answer::Value(first + 2)]);
+    assert_eq!(
+        [next_answer(), next_answer()],
+        [Answer::Value(first + 1), Answer::Value(first + 2)]
+    );
 }
 
 #[test]

@@ -130,8 +130,9 @@ fn what_only_looks_harmless() {
 
 fn are_refused(cases: &[(Vec<Insn>, &str)]) {
     for (code, expected) in cases {
-        let told = fault_at(Point::AnonOrder, code).unwrap_or_else(|| panic!("passed: {code:?}"));
-        assert!(told.contains(expected), "expected {expected:?}: {told}");
+        let message =
+            fault_at(Point::AnonOrder, code).unwrap_or_else(|| panic!("passed: {code:?}"));
+        assert!(message.contains(expected), "expected {expected:?}: {message}");
     }
 }
 

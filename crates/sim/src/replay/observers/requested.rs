@@ -24,9 +24,9 @@ pub struct Requested {
 }
 
 /// Requests and allocations by folio size in bytes. Unrequested sizes are left out.
-pub type AskedSizes = BTreeMap<u64, Requested>;
+pub type RequestedSizes = BTreeMap<u64, Requested>;
 
-pub(crate) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> AskedSizes {
+pub(crate) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> RequestedSizes {
     let of = |order: usize| {
         let denied = now.nr_file_denied[order] - base.nr_file_denied[order];
         let file_asked = now.nr_file_tried[order] - base.nr_file_tried[order];
@@ -37,10 +37,10 @@ pub(crate) fn between(base: &Counters, now: &Counters, page_bytes: u64) -> Asked
         Requested { file_asked, file_got: file_asked - denied, anon_asked, anon_got }
     };
     let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
-    sizes.filter(|(_, asked)| *asked != Requested::default()).collect()
+    sizes.filter(|(_, requested_of)| *requested_of != Requested::default()).collect()
 }
 
-pub(crate) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
+pub(crate) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, RequestedSizes> {
     let sizes = |round: &RoundOfAgeing| {
         let of = |order: usize| Requested {
             file_asked: round.nr_asked[order],
@@ -48,7 +48,7 @@ pub(crate) fn aged(rounds: &[RoundOfAgeing], page_bytes: u64) -> BTreeMap<u64, A
             ..Requested::default()
         };
         let sizes = (0..NR_ORDERS).map(|order| (page_bytes << order, of(order)));
-        sizes.filter(|(_, asked)| *asked != Requested::default()).collect()
+        sizes.filter(|(_, requested_of)| *requested_of != Requested::default()).collect()
     };
     (1..).zip(rounds).map(|(nr, round)| (nr, sizes(round))).collect()
 }
@@ -84,10 +84,14 @@ impl Tenths {
     }
 
     /// Returns the requests since `base`, by the percentage of the trace at which each part ends.
-    pub(crate) fn asked(&self, base: &Counters, page_bytes: u64) -> BTreeMap<u64, AskedSizes> {
+    pub(crate) fn requested(
+        &self,
+        base: &Counters,
+        page_bytes: u64,
+    ) -> BTreeMap<u64, RequestedSizes> {
         let starts = iter::once(base).chain(&self.ends);
         let parts = (1..).zip(starts.zip(&self.ends));
-        let asked = |(start, end)| between(start, end, page_bytes);
-        parts.map(|(nr, part)| (100 / NR_PARTS * nr, asked(part))).collect()
+        let requested_of = |(start, end)| between(start, end, page_bytes);
+        parts.map(|(nr, part)| (100 / NR_PARTS * nr, requested_of(part))).collect()
     }
 }

@@ -111,8 +111,8 @@ impl Statistics {
         };
         living.sort_unstable();
         for (process, mm) in living {
-            let said = |by| ProcessBytes::from(memory.smaps_rollup(mm, by));
-            let (kernel, exact) = (said(CountedBy::Kernel), said(CountedBy::Tables(&maps)));
+            let bytes_by = |by| ProcessBytes::from(memory.smaps_rollup(mm, by));
+            let (kernel, exact) = (bytes_by(CountedBy::Kernel), bytes_by(CountedBy::Tables(&maps)));
             statistics.total += kernel;
             statistics.total_exact += exact;
             statistics.processes.push(ProcessStatistics { process, kernel, exact });

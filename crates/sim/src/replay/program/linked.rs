@@ -105,9 +105,9 @@ impl LinkedChoices {
         self.bytes.iter().map(|&bytes| Linked { pattern: self.pattern.clone(), bytes })
     }
 
-    pub(crate) fn combined(asked: &[Self]) -> Vec<Vec<Linked>> {
+    pub(crate) fn combined(all_choices: &[Self]) -> Vec<Vec<Linked>> {
         let mut combined = vec![Vec::new()];
-        for choices in asked {
+        for choices in all_choices {
             let with = |before: &Vec<Linked>| -> Vec<Vec<Linked>> {
                 choices.each().map(|one| [before.as_slice(), &[one]].concat()).collect()
             };
@@ -117,8 +117,8 @@ impl LinkedChoices {
         combined
     }
 
-    pub(crate) fn nr_combined(asked: &[Self]) -> usize {
-        asked.iter().fold(1, |nr: usize, choices| nr.saturating_mul(choices.bytes.len()))
+    pub(crate) fn nr_combined(all_choices: &[Self]) -> usize {
+        all_choices.iter().fold(1, |nr: usize, choices| nr.saturating_mul(choices.bytes.len()))
     }
 
     #[must_use]
@@ -193,29 +193,32 @@ mod tests {
 
     #[test]
     fn choices_combine_and_the_last_named_stays_last() {
-        let asked: Vec<LinkedChoices> =
+        let all_choices: Vec<LinkedChoices> =
             ["4K,2M", "cc1=64K"].iter().map(|text| text.parse().unwrap()).collect();
-        let combined = LinkedChoices::combined(&asked);
-        let told: Vec<Vec<String>> =
+        let combined = LinkedChoices::combined(&all_choices);
+        let names: Vec<Vec<String>> =
             combined.iter().map(|all| all.iter().map(ToString::to_string).collect()).collect();
-        assert_eq!(told, [["4K", "cc1=64K"], ["2M", "cc1=64K"]]);
-        assert_eq!(LinkedChoices::nr_combined(&asked), 2);
+        assert_eq!(names, [["4K", "cc1=64K"], ["2M", "cc1=64K"]]);
+        assert_eq!(LinkedChoices::nr_combined(&all_choices), 2);
         assert!(combined[0][0].fits("/usr/bin/perf") && !combined[0][1].fits("/usr/bin/perf"));
         assert_eq!(LinkedChoices::combined(&[]), [Vec::new()]);
     }
 
     #[test]
     fn errors_name_the_cause() {
-        let said = |text: &str| text.parse::<LinkedChoices>().unwrap_err().to_string();
-        assert!(said("cc1").contains("'cc1' is neither SIZE nor FILE=SIZE"));
-        assert!(said("=2M").contains("neither SIZE nor FILE=SIZE"));
-        assert!(said("cc1=3M").contains("cannot link for 3M"));
-        assert!(said("96K").contains("'96K' is not a page size to link for"));
-        assert!(said("2K").contains("expected 4K to 2M"));
-        assert!(said("4M").contains("cannot link for 4M: the model supports pages up to 2M"));
+        let message = |text: &str| text.parse::<LinkedChoices>().unwrap_err().to_string();
+        assert!(message("cc1").contains("'cc1' is neither SIZE nor FILE=SIZE"));
+        assert!(message("=2M").contains("neither SIZE nor FILE=SIZE"));
+        assert!(message("cc1=3M").contains("cannot link for 3M"));
+        assert!(message("96K").contains("'96K' is not a page size to link for"));
+        assert!(message("2K").contains("expected 4K to 2M"));
+        assert!(message("4M").contains("cannot link for 4M: the model supports pages up to 2M"));
         let linked: Linked = "cc1=16K".parse().unwrap();
-        let said = linked.check("grace-64k", PageSize::K64).unwrap_err().to_string();
-        assert!(said.starts_with("--linked cc1=16K: grace-64k has base pages of 64K"), "{said}");
+        let message = linked.check("grace-64k", PageSize::K64).unwrap_err().to_string();
+        assert!(
+            message.starts_with("--linked cc1=16K: grace-64k has base pages of 64K"),
+            "{message}"
+        );
         assert!("4K,2M".parse::<Linked>().is_err());
     }
 }

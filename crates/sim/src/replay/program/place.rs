@@ -132,10 +132,10 @@ pub(crate) fn reserve(len: u64, page: PageSize) -> u64 {
 const NR_PLACES: usize = 1 << 12;
 /// A recorded page number that no trace contains.
 const NO_PAGE: u64 = u64::MAX;
-const NO_PLACE: Place = Place { page: NO_PAGE, vpn: Vpn(0), epoch: 0 };
+const NO_PLACE: CachedPlace = CachedPlace { page: NO_PAGE, vpn: Vpn(0), epoch: 0 };
 
 #[derive(Clone, Copy)]
-struct Place {
+struct CachedPlace {
     page: u64,
     vpn: Vpn,
     /// The epoch of the lookup. The entry is valid only in that epoch.
@@ -143,7 +143,7 @@ struct Place {
 }
 
 pub(crate) struct Places {
-    slots: Vec<Place>,
+    slots: Vec<CachedPlace>,
     epoch: u64,
 }
 
@@ -163,7 +163,7 @@ impl Places {
 
     pub(crate) fn insert(&mut self, epoch: u64, addr: u64, vpn: Vpn) {
         let page = addr >> RECORDED_SHIFT;
-        self.slots[Self::slot(epoch, page)] = Place { page, vpn, epoch };
+        self.slots[Self::slot(epoch, page)] = CachedPlace { page, vpn, epoch };
     }
 
     /// Returns a new epoch, for a new address space or changed segments.

@@ -110,8 +110,8 @@ impl Cell {
             self.free_room(process, Some(file), Room { pos: first.pos, len: span, span })?
         } else {
             // glibc requests extra room for the alignment and unmaps the rest.
-            let ask = if span >= link { span.saturating_add(link) } else { 2 * link };
-            self.free_place(process, None, 0, ask)?.next_multiple_of(link)
+            let span_bytes = if span >= link { span.saturating_add(link) } else { 2 * link };
+            self.free_place(process, None, 0, span_bytes)?.next_multiple_of(link)
         };
         // Reserves the range after the first segment for the other segments.
         let rest = (base + first.addr + first.len).next_multiple_of(self.page().bytes());

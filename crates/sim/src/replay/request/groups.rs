@@ -5,11 +5,11 @@ use std::iter;
 
 use largefolio_trace::Meta;
 
-use super::{Request, RequestError};
+use super::{ReplayRequest, RequestError};
 use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
 use crate::replay::request::pattern::name_of;
 
-impl Request {
+impl ReplayRequest {
     /// Checks everything that does not depend on a trace: no two cgroups name the same programs.
     pub(super) fn check_cgroups(&self) -> Result<(), RequestError> {
         if self.cgroups.len() > NR_CGROUPS_MAX {
@@ -36,8 +36,8 @@ impl Request {
             let executed = meta.images.iter().map(|image| meta.program_of(&image.layout));
             iter::once(first).chain(executed).flatten().map(str::to_owned).collect()
         };
-        let found: Vec<String> = metas.iter().flat_map(of_trace).collect();
-        let programs: BTreeSet<&str> = found.iter().map(String::as_str).collect();
+        let groups: Vec<String> = metas.iter().flat_map(of_trace).collect();
+        let programs: BTreeSet<&str> = groups.iter().map(String::as_str).collect();
         for group in self.cgroups.iter().filter(|group| !group.is_for_all()) {
             let mut of = programs.iter().filter(|path| group.fits(path)).peekable();
             if of.peek().is_none() {

@@ -2,16 +2,16 @@ use largefolio_trace::{FileInfo, Image, LayoutEntry, LayoutKind};
 
 use super::*;
 
-fn request(kernels: &[&str], machines: &[&str]) -> Request {
+fn request(kernels: &[&str], machines: &[&str]) -> ReplayRequest {
     let kernels = kernels.iter().map(|name| Kernel::parse(name).unwrap()).collect();
-    Request::new(kernels, machines.iter().map(|name| Machine::named(name).unwrap()).collect())
+    ReplayRequest::new(kernels, machines.iter().map(|name| Machine::named(name).unwrap()).collect())
 }
 
 fn permille(permille: u32) -> Fragmented {
     Fragmented { bytes: 0, permille }
 }
 
-fn said(request: &Request) -> String {
+fn said(request: &ReplayRequest) -> String {
     request.specs().unwrap_err().to_string()
 }
 
@@ -44,23 +44,24 @@ fn what_no_model_has_is_refused() {
     assert!(said(&request(&["7.2"], &[])).starts_with("no machine was given"));
     let plain = request(&["7.2"], &["altra"]);
     let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
-    assert!(said(&Request { memory_bytes, ..plain.clone() }).contains("at most 4T"));
+    assert!(said(&ReplayRequest { memory_bytes, ..plain.clone() }).contains("at most 4T"));
     let swap_bytes = u64::MAX;
-    assert!(said(&Request { swap_bytes, ..plain.clone() }).contains("at most 4T"));
+    assert!(said(&ReplayRequest { swap_bytes, ..plain.clone() }).contains("at most 4T"));
     assert!(
-        said(&Request { fragmentation: permille(1001), ..plain.clone() }).contains("0 to 1000")
+        said(&ReplayRequest { fragmentation: permille(1001), ..plain.clone() })
+            .contains("0 to 1000")
     );
     let seeds = (0..300).collect();
-    let asked = Request { seeds, fragmentation: permille(1), ..plain.clone() };
+    let asked = ReplayRequest { seeds, fragmentation: permille(1), ..plain.clone() };
     assert!(said(&asked).contains("300 seeds make 300 cells"));
     let filesystem = Some("ntfs".to_owned());
-    assert!(said(&Request { filesystem, ..plain.clone() }).contains("use `--fs none`"));
+    assert!(said(&ReplayRequest { filesystem, ..plain.clone() }).contains("use `--fs none`"));
     let annotations = vec!["cc1=2M".parse().unwrap()];
-    let asked = Request { annotations, ..plain };
+    let asked = ReplayRequest { annotations, ..plain };
     let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
     assert!(said.starts_with("--annotate cc1=2M: no file in the trace matches"), "{said}");
     let cgroups = vec!["64M".parse().unwrap(), "cc1=2M".parse().unwrap()];
-    let asked = Request { cgroups, ..request(&["7.2"], &["altra"]) };
+    let asked = ReplayRequest { cgroups, ..request(&["7.2"], &["altra"]) };
     let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
     assert!(said.starts_with("--cgroup cc1=2M: no program in the trace matches"), "{said}");
 }
@@ -80,7 +81,7 @@ fn machines_that_differ_have_names_that_differ() {
 fn a_group_that_a_later_one_leaves_empty_is_refused() {
     let of = |texts: &[&str]| {
         let cgroups = texts.iter().map(|text| text.parse().unwrap()).collect();
-        Request { cgroups, ..request(&["7.2"], &["altra"]) }
+        ReplayRequest { cgroups, ..request(&["7.2"], &["altra"]) }
     };
     let overridden = |group: &str, by: &str| {
         format!(

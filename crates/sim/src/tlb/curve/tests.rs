@@ -1,7 +1,7 @@
 //! Tests the stack against one plain list per size, against the TLB, and on known answers.
 
 use largefolio_mm::units::{Order, Pfn, Vpn};
-use largefolio_testkit::lru::{NaiveFound, NaiveLru, NaiveLruEntry};
+use largefolio_testkit::lru::{NaiveHit, NaiveLru, NaiveLruEntry};
 use proptest::prelude::*;
 
 use super::super::{Access, LeafKind, Tlb, Translation, tests as tlb_tests};
@@ -47,13 +47,12 @@ impl Lists {
     }
 
     fn refer(&mut self, vpn: u64, is_write: bool, walked: NaiveLruEntry, is_walked: bool) {
-        let found: Vec<NaiveFound> =
-            self.0.iter_mut().map(|list| list.refer(vpn, is_write)).collect();
-        let filled = match found[found.len() - 1] {
-            NaiveFound::Hit(entry) if !is_walked => {
-                for (list, found) in self.0.iter_mut().zip(found) {
-                    match found {
-                        NaiveFound::Hit(own) => assert_eq!(own, entry, "lists include each other"),
+        let hit: Vec<NaiveHit> = self.0.iter_mut().map(|list| list.refer(vpn, is_write)).collect();
+        let filled = match hit[hit.len() - 1] {
+            NaiveHit::Hit(entry) if !is_walked => {
+                for (list, hit) in self.0.iter_mut().zip(hit) {
+                    match hit {
+                        NaiveHit::Hit(own) => assert_eq!(own, entry, "lists include each other"),
                         _ => list.fill(entry),
                     }
                 }
@@ -74,9 +73,9 @@ fn compare(sizes: &[usize], steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Refer { vpn, access, order, is_writable, is_walked } => {
                 let walked = translation(vpn, order, is_writable);
                 let then = if is_walked { Then::Fill } else { Then::Use };
-                let found = stack.lookup(Vpn(vpn), access, then);
-                distances.count(found);
-                if found.needs_walk() || is_walked {
+                let hit = stack.lookup(Vpn(vpn), access, then);
+                distances.count(hit);
+                if hit.needs_walk() || is_walked {
                     stack.fill(&walked);
                 }
                 let first = walked.first_vpn.0;
@@ -119,9 +118,9 @@ fn cyclic(nr_pages: u64, nr_rounds: u64, order: u8) -> Vec<Point> {
     let mut stack = LruStack::new(PageSize::K4, NR_ENTRIES_MAX);
     let mut distances = Distances::default();
     for vpn in (0..nr_rounds).flat_map(|_| 0..nr_pages) {
-        let found = stack.lookup(Vpn(vpn), Access::Read, Then::Use);
-        distances.count(found);
-        if found.needs_walk() {
+        let hit = stack.lookup(Vpn(vpn), Access::Read, Then::Use);
+        distances.count(hit);
+        if hit.needs_walk() {
             stack.fill(&translation(vpn, order, true));
         }
     }
@@ -148,14 +147,14 @@ fn free_places_are_used_before_an_entry_goes() {
     // Buffers of two: c replaces b, a is still there.
     let mut stack = LruStack::new(PageSize::K4, 8);
     let mut refer = |vpn: u64| {
-        let found = stack.lookup(Vpn(vpn), Access::Read, Then::Use);
-        if found.needs_walk() {
+        let hit = stack.lookup(Vpn(vpn), Access::Read, Then::Use);
+        if hit.needs_walk() {
             stack.fill(&translation(vpn, 0, true));
         }
         if vpn == 2 {
             stack.invalidate(Vpn(2), 1);
         }
-        found
+        hit
     };
     let _ = (refer(1), refer(2), refer(3));
     assert_eq!(refer(1), StackHit::Entry { depth: 2 });
@@ -185,16 +184,16 @@ fn a_fully_associative_level_1_alone_is_a_point_of_the_curve() {
             tlb.invalidate(Vpn(vpn), 40);
             stack.invalidate(Vpn(vpn), 40);
         }
-        let found = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
-        let then = if found.needs_walk() { Then::Fill } else { Then::Use };
+        let hit = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
+        let then = if hit.needs_walk() { Then::Fill } else { Then::Use };
         let measured = stack.lookup(Vpn(vpn), Access::Read, then);
         distances.count(measured);
         // Pages from 256 on are always mapped by blocks, so the range of an entry never changes.
         let walked = translation(vpn, if vpn >= 256 { 4 } else { 0 }, true);
-        if found.needs_walk() {
+        if hit.needs_walk() {
             tlb.fill(Side::Data, Vpn(vpn), &walked);
         }
-        if measured.needs_walk() || found.needs_walk() {
+        if measured.needs_walk() || hit.needs_walk() {
             stack.fill(&walked);
         }
     }

@@ -148,8 +148,8 @@ fn one_page_more_than_the_stlb_of_a_cascade_lake_costs_one_set() {
     for _ in 0..3 {
         let before = tlb.counters().data;
         (0..=1536).for_each(|vpn| {
-            let found = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
-            if found.needs_walk() {
+            let lookup = tlb.lookup(Side::Data, Vpn(vpn), Access::Read);
+            if lookup.needs_walk() {
                 tlb.fill_walk(Side::Data, &walk(vpn, 0, true));
             }
         });
@@ -170,8 +170,8 @@ fn folded_blocks_give_an_altra_sixteen_times_the_reach() {
     for (order, l1_misses, l2_misses) in [(4, 48, 48), (0, 3 * 768, 768)] {
         let mut tlb = Tlb::new(&machine.tlb, PageSize::K4);
         for vpn in (0..3).flat_map(|_| 0..768) {
-            let found = tlb.lookup(Side::Instruction, Vpn(vpn), Access::Read);
-            if found.needs_walk() {
+            let lookup = tlb.lookup(Side::Instruction, Vpn(vpn), Access::Read);
+            if lookup.needs_walk() {
                 tlb.fill_walk(Side::Instruction, &walk(vpn, order, false));
             }
         }

@@ -156,11 +156,11 @@ fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), Tes
     for (nr, step) in steps.iter().enumerate() {
         match *step {
             Step::Refer { side, vpn, access, count, order, is_writable } => {
-                let found = tlb.lookup_run(side, Vpn(vpn), access, count);
-                let twin_found = twin.lookup(side as usize, vpn, access == Access::Write);
-                prop_assert_eq!(found, translated(twin_found), "step {}: {:?}", nr, step);
-                count_lookup(expected.side_mut(side), twin_found, count);
-                if found.needs_walk() {
+                let lookup = tlb.lookup_run(side, Vpn(vpn), access, count);
+                let twin_lookup = twin.lookup(side as usize, vpn, access == Access::Write);
+                prop_assert_eq!(lookup, translated(twin_lookup), "step {}: {:?}", nr, step);
+                count_lookup(expected.side_mut(side), twin_lookup, count);
+                if lookup.needs_walk() {
                     // Uses a new frame each time to expose stale entries.
                     let order = Order::new(order.min(page.pmd_order().get()));
                     let first_vpn = Vpn(order.round_down(vpn));
@@ -202,8 +202,8 @@ fn compare(config: &TlbConfig, page: PageSize, steps: &[Step]) -> Result<(), Tes
     Ok(())
 }
 
-fn translated(found: NaiveLookup) -> Lookup {
-    match found {
+fn translated(lookup: NaiveLookup) -> Lookup {
+    match lookup {
         NaiveLookup::L1 => Lookup::L1,
         NaiveLookup::L2 => Lookup::L2,
         NaiveLookup::Miss => Lookup::Miss,
@@ -220,9 +220,9 @@ fn as_naive(entry: Entry) -> NaiveEntry {
     }
 }
 
-fn count_lookup(counters: &mut SideCounters, found: NaiveLookup, count: u64) {
+fn count_lookup(counters: &mut SideCounters, lookup: NaiveLookup, count: u64) {
     counters.references += count;
-    match found {
+    match lookup {
         NaiveLookup::L1 => {}
         NaiveLookup::L2 => counters.l1_misses += 1,
         NaiveLookup::Miss => {

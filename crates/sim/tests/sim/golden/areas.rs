@@ -1,7 +1,7 @@
 //! Areas, files and page tables together: the effects of mprotect, madvise, mremap, truncate and
 //! write.
 
-use largefolio_mm::fault::{Access, FaultError, Outcome};
+use largefolio_mm::fault::{Access, FaultError, FaultOutcome};
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::units::AddrRange;
@@ -20,10 +20,10 @@ fn a_border_inside_a_pmd_entry_drops_it() {
     world.cache(512, 9);
     assert_eq!(world.touch(600).leaf.kind, LeafKind::Pmd);
     world.memory.madvise(world.mm, world.addr(600), 4 * PAGE, Madvice::Normal).unwrap();
-    assert_eq!(world.touch(600).outcome, Outcome::Hit, "nothing changed, nothing is cut");
+    assert_eq!(world.touch(600).outcome, FaultOutcome::Hit, "nothing changed, nothing is cut");
     world.memory.mprotect(world.mm, world.addr(600), 4 * PAGE, Prot::READ_EXEC).unwrap();
     world.validate();
-    assert_eq!(world.touch(700).outcome, Outcome::Minor);
+    assert_eq!(world.touch(700).outcome, FaultOutcome::Minor);
     world.validate();
 }
 
@@ -126,7 +126,7 @@ fn a_mapping_moves_with_its_pages_and_refuses_to_move_onto_itself_or_past_its_ar
     world.validate();
     assert_eq!(world.memory.space(world.mm).table.stats().nr_ptes, nr_ptes);
     let moved = world.memory.touch(world.mm, world.addr(1006), Access::Write).unwrap();
-    assert_eq!(moved.outcome, Outcome::Hit);
+    assert_eq!(moved.outcome, FaultOutcome::Hit);
 }
 
 #[test]

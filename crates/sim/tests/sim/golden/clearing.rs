@@ -2,7 +2,7 @@
 
 use largefolio_mm::map::Map;
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::ram::{Ram, Stretches, Work};
+use largefolio_mm::ram::{Ram, StretchWork, Stretches};
 use largefolio_mm::rules::Arch;
 use largefolio_mm::units::{MmId, Order, PageSize, Vaddr};
 use largefolio_mm::vma::Prot;
@@ -95,7 +95,7 @@ fn others_wait_for_a_stretch_under_none_and_voluntary_d_4_7() {
         let rules = Kernel::parse(&format!("7.3{edits}")).unwrap().rules.clear;
         let mut stretches = Stretches::default();
         let plan = rules.plan(arch, PageSize::K4, Order::new(order), 0);
-        stretches.plan(Work::Clear, &plan);
+        stretches.plan(StretchWork::Clear, &plan);
         lengths(&stretches)
     };
     let (amd64, arm64) = (Arch::X86_64, Arch::Arm64);

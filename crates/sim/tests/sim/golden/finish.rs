@@ -1,6 +1,6 @@
 //! The finishing step and PMD mappings (B.6, L.19, L.20).
 
-use largefolio_mm::fault::{Access, Outcome};
+use largefolio_mm::fault::{Access, FaultOutcome};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::vma::Prot;
@@ -118,10 +118,10 @@ fn a_cold_fault_is_one_major_fault_and_a_warm_one_a_minor_fault() {
     // B.2.5, N.30.
     for kernel in ["6.1", "6.12", "6.18", "7.2"] {
         let mut world = World::x86(kernel, "xfs", 1024).mapped(Prot::READ);
-        assert_eq!(world.touch(100).outcome, Outcome::Major);
-        assert_eq!(world.touch(100).outcome, Outcome::Hit);
+        assert_eq!(world.touch(100).outcome, FaultOutcome::Major);
+        assert_eq!(world.touch(100).outcome, FaultOutcome::Hit);
         world.cache(500, 0);
-        assert_eq!(world.touch(500).outcome, Outcome::Minor);
+        assert_eq!(world.touch(500).outcome, FaultOutcome::Minor);
         let counters = world.memory.counters();
         assert_eq!((counters.pgfault, counters.pgmajfault, counters.nr_cold), (2, 1, 1));
     }

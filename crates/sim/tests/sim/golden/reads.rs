@@ -3,7 +3,7 @@
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::mapping::tree::Tree;
 use largefolio_mm::readahead::RaState;
-use largefolio_mm::readahead::sync::{self, Request, prev_index};
+use largefolio_mm::readahead::sync::{self, ReadRequest, prev_index};
 use largefolio_mm::units::ByteRange;
 use largefolio_sim::kernel::Kernel;
 
@@ -41,7 +41,7 @@ fn check(kernels: &[&str], rows: &[Row]) {
 fn first_window(kernel: &str, nr_pages: u64) -> (u64, u64, u64) {
     let rules = Kernel::parse(kernel).unwrap().rules;
     let mut state = RaState::new(rules.ra_pages());
-    let request = Request {
+    let request = ReadRequest {
         index: 0,
         nr_pages,
         prev_index: prev_index(&state, rules.page.shift()),
@@ -151,8 +151,8 @@ fn the_marker_stands_on_the_page_where_the_tail_begins() {
         world.read(0);
         let marked: Vec<u64> = if kernel == "6.12" { vec![] } else { vec![marker] };
         // In 6.12 the read itself reaches the marked folio and starts the next window.
-        let found: Vec<u64> = world.markers().into_iter().filter(|&at| at < 4).collect();
-        assert_eq!(found, marked, "{kernel}");
+        let markers: Vec<u64> = world.markers().into_iter().filter(|&at| at < 4).collect();
+        assert_eq!(markers, marked, "{kernel}");
     }
 }
 

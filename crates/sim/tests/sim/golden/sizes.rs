@@ -218,14 +218,14 @@ fn control() -> impl Strategy<Value = String> {
     let uses = prop::collection::vec(prop::sample::select(vec!["never", "always"]), 9);
     (uses, prop::option::of(0..9_usize), any::<bool>()).prop_map(|(uses, exec, is_both)| {
         let sizes = ["8K", "16K", "32K", "64K", "128K", "256K", "512K", "1M", "2M"];
-        let words = sizes.iter().zip(uses).enumerate().map(|(nr, (size, word))| {
+        let parts = sizes.iter().zip(uses).enumerate().map(|(nr, (size, word))| {
             match (exec == Some(nr), is_both) {
                 (true, true) => format!("{size}:always+exec"),
                 (true, false) => format!("{size}:exec"),
                 (false, _) => format!("{size}:{word}"),
             }
         });
-        words.collect::<Vec<_>>().join("/")
+        parts.collect::<Vec<_>>().join("/")
     })
 }
 

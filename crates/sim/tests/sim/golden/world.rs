@@ -203,11 +203,11 @@ fn printed(folios: impl Iterator<Item = (u64, u8)>) -> String {
             _ => runs.push((index, order, 1)),
         }
     }
-    let words = runs.iter().map(|(index, order, nr)| match nr {
+    let parts = runs.iter().map(|(index, order, nr)| match nr {
         1 => format!("o{order}@{index}"),
         _ => format!("{nr}xo{order}@{index}"),
     });
-    words.collect::<Vec<_>>().join(" ")
+    parts.collect::<Vec<_>>().join(" ")
 }
 
 /// Returns first and last of each run of consecutive numbers.

@@ -40,16 +40,16 @@ fn of(pools: &str) -> Hugetlb {
 
 #[test]
 fn a_pool_serves_the_mapping_and_the_copy() {
-    let found = of("+hugepages.2048=8");
+    let counts = of("+hugepages.2048=8");
     let expected =
         Hugetlb { faults: 3, allocated: 3, forked: 3, copied: 1, reused: 2, ..Hugetlb::default() };
-    assert_eq!(found, expected);
+    assert_eq!(counts, expected);
 }
 
 #[test]
 fn a_child_finds_no_page_that_is_not_promised() {
-    let found = of("+hugepages.2048=4");
-    assert_eq!((found.allocated, found.copied, found.sigbus), (3, 0, 1), "{found:?}");
+    let counts = of("+hugepages.2048=4");
+    assert_eq!((counts.allocated, counts.copied, counts.sigbus), (3, 0, 1), "{counts:?}");
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn without_the_pages_it_is_ordinary_memory_and_counted() {
         ("+hugepages.2048=3", Hugetlb { maps_refused: 1, ..Hugetlb::default() }),
         ("", Hugetlb { maps_without_pool: 1, ..Hugetlb::default() }),
     ] {
-        let found = outcome(pools);
-        assert_eq!(found.hugetlb, Some(expected), "{pools}");
-        assert!(found.faults.total > 3, "{:?}", found.faults);
+        let counts = outcome(pools);
+        assert_eq!(counts.hugetlb, Some(expected), "{pools}");
+        assert!(counts.faults.total > 3, "{:?}", counts.faults);
     }
 }

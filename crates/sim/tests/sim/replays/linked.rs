@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
-use largefolio_sim::replay::{CellSpec, Outcome, Request, replay};
+use largefolio_sim::replay::{CellSpec, Outcome, ReplayRequest, replay};
 use largefolio_trace::Reader;
 use largefolio_trace::generate::{Library, LinkedFor, Workload};
 
@@ -68,7 +68,7 @@ fn images_that_a_trace_does_not_have_are_refused_with_those_it_has() {
     let meta = Reader::open(&path).unwrap().meta().clone();
     let kernels = vec![Kernel::parse("7.2").unwrap()];
     let machine = |name: &str| vec![Machine::named(name).unwrap()];
-    let mut request = Request::new(kernels, machine("altra"));
+    let mut request = ReplayRequest::new(kernels, machine("altra"));
     request.linked = vec!["4K,64K,2M".parse().unwrap(), "[librery]=2M".parse().unwrap()];
     let said = request.check_trace(&meta).unwrap_err().to_string();
     assert!(said.contains("no program or library of that name; did you mean [library]"), "{said}");

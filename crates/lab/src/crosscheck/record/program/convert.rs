@@ -11,7 +11,7 @@ use super::line::{Event, Mark, parse};
 use constants::Advice;
 use largefolio_linux::fault_probe::{FETCH, STORE};
 use output::Output;
-use units::{Unit, What};
+use units::{Unit, UnitKind};
 
 mod constants;
 mod output;
@@ -110,11 +110,11 @@ impl<'a> Writer<'a> {
             self.out.act(&format!("~ {file}"));
         }
         match unit.what {
-            What::Alone(mark) => self.mark(&mark),
-            What::Call(libc::SYS_execve | libc::SYS_execveat, marks) => {
+            UnitKind::Alone(mark) => self.mark(&mark),
+            UnitKind::Call(libc::SYS_execve | libc::SYS_execveat, marks) => {
                 return self.exec(unit.tid, &marks, &unit.events);
             }
-            What::Call(nr, marks) => {
+            UnitKind::Call(nr, marks) => {
                 for mark in &marks {
                     self.mark(mark);
                 }
@@ -124,11 +124,11 @@ impl<'a> Writer<'a> {
                     self.count_removed(&unit.events);
                 }
             }
-            What::Fault { address, code } => {
+            UnitKind::Fault { address, code } => {
                 self.fault(unit.tid, address, code);
                 self.count_removed(&unit.events);
             }
-            What::Foreign => self.foreign(&unit.events),
+            UnitKind::Foreign => self.foreign(&unit.events),
         }
         for event in &unit.events {
             self.kernel(event);

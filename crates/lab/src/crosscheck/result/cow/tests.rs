@@ -19,7 +19,7 @@ fn recorded(lines: &str) -> CowRun {
 
 fn disturbed(lines: &str) -> CowRun {
     let setting = "/sys/kernel/mm/transparent_hugepage/shmem_enabled".to_owned();
-    let change = Change { setting, from: "never".to_owned(), to: "advise".to_owned() };
+    let change = SettingChange { setting, from: "never".to_owned(), to: "advise".to_owned() };
     CowRun { changes: vec![change], ..recorded(lines) }
 }
 

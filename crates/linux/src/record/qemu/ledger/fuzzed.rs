@@ -11,7 +11,7 @@ use super::Ledger;
 use crate::record::book::Book;
 use crate::record::error::RecordError;
 use crate::record::finish::Finish;
-use crate::record::outcome::{Ended, RecorderKind};
+use crate::record::outcome::{RecordEnd, RecorderKind};
 use crate::record::qemu::wire::{
     BORROWS_MEMORY, HEADER_BYTES, Header, Kind, NEW_PROCESS, Row, WireEvent,
 };
@@ -143,7 +143,7 @@ pub fn recorded_from(data: &[u8], path: &Path) -> Result<(), RecordError> {
     while !bytes.0.is_empty() {
         bytes.step(&mut ledger)?;
     }
-    let ended = Ended::Code(0);
+    let ended = RecordEnd::Code(0);
     ledger.end_all(ended)?;
     let text = ledger.ended_text(ended);
     let finish = Finish::of_book(&mut book, text, Vec::new());

@@ -11,7 +11,7 @@ use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{ExitKind, ThreadId, TraceError};
 
 use super::{Ledger, SILENCE_MAX};
-use crate::record::outcome::Ended;
+use crate::record::outcome::RecordEnd;
 use crate::record::qemu::packet::Packet;
 use crate::record::qemu::process::{
     Execve, Phase, Reachability, RecordedProcess, Thread, sentence,
@@ -266,7 +266,7 @@ impl Ledger<'_, '_> {
     }
 
     /// Ends all processes without an exit; `ended` applies to the first one.
-    pub(crate) fn end_all(&mut self, ended: Ended) -> Result<(), TraceError> {
+    pub(crate) fn end_all(&mut self, ended: RecordEnd) -> Result<(), TraceError> {
         let open: Vec<u32> = self
             .processes
             .iter()
@@ -297,7 +297,7 @@ impl Ledger<'_, '_> {
         });
     }
 
-    fn end(&mut self, pid: u32, ended: Option<Ended>) -> Result<(), TraceError> {
+    fn end(&mut self, pid: u32, ended: Option<RecordEnd>) -> Result<(), TraceError> {
         self.drain_tails(pid)?;
         let Some(process) =
             self.processes.get_mut(&pid).filter(|process| process.phase != Phase::Over)
@@ -312,7 +312,7 @@ impl Ledger<'_, '_> {
                 (ExitKind::Execve, 0)
             }
             // Killed before the new program sent anything.
-            (Some(Execve::Recorded { .. }), _, Some(Ended::Signal(signal))) => {
+            (Some(Execve::Recorded { .. }), _, Some(RecordEnd::Signal(signal))) => {
                 (ExitKind::Signal, signal.into())
             }
             (Some(Execve::Recorded { path, .. }), ..) => {
@@ -321,8 +321,8 @@ impl Ledger<'_, '_> {
                 (ExitKind::Execve, 0)
             }
             (None, Some(status), _) => (ExitKind::Process, status),
-            (None, None, Some(Ended::Code(code))) => (ExitKind::Process, code.into()),
-            (None, None, Some(Ended::Signal(signal))) => (ExitKind::Signal, signal.into()),
+            (None, None, Some(RecordEnd::Code(code))) => (ExitKind::Process, code.into()),
+            (None, None, Some(RecordEnd::Signal(signal))) => (ExitKind::Signal, signal.into()),
             (None, None, None) => (ExitKind::Signal, 0),
         };
         self.gives_back(pid);
@@ -363,14 +363,14 @@ impl Ledger<'_, '_> {
         Ok(self.thread(pid, tid).copied())
     }
 
-    pub(crate) fn ended_text(&self, ended: Ended) -> String {
+    pub(crate) fn ended_text(&self, ended: RecordEnd) -> String {
         if self.is_emulators_end(ended) {
             return format!("{ended} of QEMU");
         }
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         match top.and_then(|process| process.execve.as_ref()) {
             Some(Execve::Unrecorded { path, .. }) => format!("execve {path}"),
-            Some(Execve::Recorded { path, .. }) if matches!(ended, Ended::Code(_)) => {
+            Some(Execve::Recorded { path, .. }) if matches!(ended, RecordEnd::Code(_)) => {
                 format!("execve {}", path.display())
             }
             Some(Execve::Recorded { .. }) | None => ended.to_string(),
@@ -379,10 +379,10 @@ impl Ledger<'_, '_> {
 
     /// Returns whether the emulator itself failed with this code, because the first program did not
     /// announce it. A program's last threads may exit together with 0 without announcing it.
-    pub(crate) fn is_emulators_end(&self, ended: Ended) -> bool {
+    pub(crate) fn is_emulators_end(&self, ended: RecordEnd) -> bool {
         let top = self.top.and_then(|pid| self.processes.get(&pid));
         let is_silent =
             |process: &RecordedProcess| process.execve.is_none() && process.status.is_none();
-        matches!(ended, Ended::Code(1..)) && top.is_some_and(is_silent)
+        matches!(ended, RecordEnd::Code(1..)) && top.is_some_and(is_silent)
     }
 }

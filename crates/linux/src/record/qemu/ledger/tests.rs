@@ -2,7 +2,7 @@ use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::validate::NR_PROCESSES_MAX;
 
 use super::*;
-use crate::record::outcome::Ended;
+use crate::record::outcome::RecordEnd;
 use crate::record::qemu::wire::{NEW_PROCESS, Row};
 
 pub(in crate::record::qemu) fn message(
@@ -42,7 +42,7 @@ fn events_of(messages: &[Vec<u8>]) -> (Vec<Event>, Vec<String>) {
     for bytes in messages {
         ledger.receive(10, bytes).expect("a vector takes everything");
     }
-    ledger.end_all(Ended::Code(0)).expect("a vector takes everything");
+    ledger.end_all(RecordEnd::Code(0)).expect("a vector takes everything");
     let warnings = book.take_warnings();
     (sink, warnings)
 }
@@ -150,7 +150,7 @@ fn a_child_that_was_adopted_is_not_announced_again() {
     ledger.closed(12).expect("a vector");
     ledger.receive(10, &announced(12, 10)).expect("a vector");
     assert_eq!(ledger.book.nr_processes, 3, "the number is another's now");
-    ledger.end_all(Ended::Code(0)).expect("a vector");
+    ledger.end_all(RecordEnd::Code(0)).expect("a vector");
     let nr = |op| sink.iter().filter(|event: &&Event| event.op == op).count();
     assert_eq!((nr(Op::Fork), nr(Op::Exit)), (2, 3));
 }
@@ -170,7 +170,7 @@ fn what_a_trace_has_no_room_for_is_left_out_and_told() {
     ledger
         .receive(10, &message(Kind::Rows, (10, 10), &[row(0x1000, 2, 1)], &[]))
         .expect("a vector");
-    ledger.end_all(Ended::Code(0)).expect("a vector");
+    ledger.end_all(RecordEnd::Code(0)).expect("a vector");
     let warnings = book.take_warnings();
     assert!(warnings.iter().any(|text| text.starts_with("A trace has at most")), "{warnings:?}");
     let nr = |op| sink.iter().filter(|event: &&Event| event.op == op).count();
@@ -199,7 +199,7 @@ fn nobody_is_adopted_when_all_have_ended() {
     let mut book = Book::new(&mut sink);
     let mut ledger = Ledger::new(&mut book, "/nonexistent".into(), "/nonexistent".into());
     ledger.start(10);
-    ledger.end_all(Ended::Code(0)).expect("a vector");
+    ledger.end_all(RecordEnd::Code(0)).expect("a vector");
     assert!(!ledger.adopt(12, 10).expect("a vector"));
     assert_eq!((ledger.book.nr_processes, ledger.is_announced(12)), (1, false));
 }
@@ -219,12 +219,12 @@ fn nobody_announces_itself_or_the_first_process() {
 #[test]
 fn a_code_that_no_program_announced_is_the_emulators() {
     for (messages, ended, expected) in [
-        (vec![], Ended::Code(127), "exit 127 of QEMU"),
-        (vec![], Ended::Code(0), "exit 0"),
-        (vec![], Ended::Signal(6), "signal 6"),
+        (vec![], RecordEnd::Code(127), "exit 127 of QEMU"),
+        (vec![], RecordEnd::Code(0), "exit 0"),
+        (vec![], RecordEnd::Signal(6), "signal 6"),
         (
             vec![message(Kind::Ending, (10, 10), &[], &127_u64.to_le_bytes())],
-            Ended::Code(127),
+            RecordEnd::Code(127),
             "exit 127",
         ),
     ] {

@@ -62,12 +62,12 @@ proptest! {
             Width::Half => computed32(op, a as u32, b as u32).into(),
         };
         // As `verify` handles a move, and an operation with one operand.
-        let told = match (op, width) {
+        let computed = match (op, width) {
             (alu::MOV, Width::Whole) => of_b,
             (alu::MOV, Width::Half) => of_b.low_half(),
             _ => of_a.computed(op, of_b, width),
         };
-        prop_assert!(is_within(given, told), "{:x} of {:?}", given, told);
+        prop_assert!(is_within(given, computed), "{:x} of {:?}", given, computed);
         prop_assert!(is_within(a, of_a.hull(of_b)) && is_within(b, of_a.hull(of_b)));
     }
 
@@ -82,8 +82,8 @@ proptest! {
             Width::Whole => computed(op, a, by),
             Width::Half => computed32(op, a as u32, by as u32).into(),
         };
-        let told = of_a.computed(op, Number::exact(by), width);
-        prop_assert!(is_within(given, told), "{:x} of {:?}", given, told);
+        let computed = of_a.computed(op, Number::exact(by), width);
+        prop_assert!(is_within(given, computed), "{:x} of {:?}", given, computed);
     }
 
     #[test]

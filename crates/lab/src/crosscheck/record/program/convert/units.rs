@@ -18,7 +18,7 @@ use super::super::line::{Event, Mark, TracerLine};
 pub(super) struct Unit {
     pub(super) tid: i32,
     space: Option<u32>,
-    pub(super) what: What,
+    pub(super) what: UnitKind,
     /// The kernel's actions on known files in this unit, by this thread.
     pub(super) events: Vec<Event>,
     /// Files on which another thread acted during this unit.
@@ -33,7 +33,7 @@ pub(super) struct Unit {
 }
 
 #[derive(Debug)]
-pub(super) enum What {
+pub(super) enum UnitKind {
     Alone(Mark),
     /// A system call by number, and its file marks.
     Call(i64, Vec<Mark>),
@@ -100,7 +100,7 @@ impl Gatherer {
             call.events.push(Event::Fault { address, code });
             return;
         }
-        let nr = self.begin(at, tid, What::Fault { address, code });
+        let nr = self.begin(at, tid, UnitKind::Fault { address, code });
         let doing = self.threads.entry(tid).or_default();
         self.units[nr].inside = doing.call.filter(|_| !doing.own.is_empty());
         doing.fault = Some(nr);
@@ -110,7 +110,7 @@ impl Gatherer {
         match mark {
             Mark::Call { tid, nr } => {
                 self.marking = tid;
-                let unit = self.begin(at, tid, What::Call(nr, Vec::new()));
+                let unit = self.begin(at, tid, UnitKind::Call(nr, Vec::new()));
                 let doing = self.threads.entry(tid).or_default();
                 (doing.call, doing.fault) = (Some(unit), None);
                 doing.own.clear();
@@ -139,7 +139,7 @@ impl Gatherer {
     }
 
     fn alone(&mut self, at: usize, mark: Mark) {
-        self.add(at, self.marking, What::Alone(mark));
+        self.add(at, self.marking, UnitKind::Alone(mark));
     }
 
     fn of_call(&mut self, at: usize, mark: Mark) {
@@ -155,12 +155,12 @@ impl Gatherer {
         }
         let unit = doing.call.or(doing.latest).map(|nr| &mut self.units[nr].what);
         match unit {
-            Some(What::Call(_, marks)) => marks.push(mark),
+            Some(UnitKind::Call(_, marks)) => marks.push(mark),
             _ => self.alone(at, mark),
         }
     }
 
-    fn add(&mut self, at: usize, tid: i32, what: What) -> usize {
+    fn add(&mut self, at: usize, tid: i32, what: UnitKind) -> usize {
         let (events, met, space) = (Vec::new(), BTreeSet::new(), self.spaces.get(&tid).copied());
         let (began, last, first, until, inside) = (at, at, None, 0, None);
         let unit = Unit { tid, space, what, events, met, began, first, last, until, inside };
@@ -169,7 +169,7 @@ impl Gatherer {
     }
 
     /// Starts a new unit of a thread, which ends the one before it.
-    fn begin(&mut self, at: usize, tid: i32, what: What) -> usize {
+    fn begin(&mut self, at: usize, tid: i32, what: UnitKind) -> usize {
         let nr = self.add(at, tid, what);
         let doing = self.threads.entry(tid).or_default();
         if let Some(before) = doing.latest.replace(nr) {
@@ -186,7 +186,7 @@ impl Gatherer {
             Some(doing) => doing.fault.or(doing.call),
             None => None,
         };
-        let nr = nr.unwrap_or_else(|| self.add(at, tid, What::Foreign));
+        let nr = nr.unwrap_or_else(|| self.add(at, tid, UnitKind::Foreign));
         let unit = &mut self.units[nr];
         unit.first.get_or_insert(at);
         unit.last = at;
@@ -222,14 +222,15 @@ impl Gatherer {
     fn drop_late_faults(&mut self) {
         let mut mapped: BTreeMap<u32, BTreeMap<usize, i32>> = BTreeMap::new();
         for unit in &self.units {
-            if let (What::Fault { .. }, Some(_), Some(space)) = (&unit.what, unit.first, unit.space)
+            if let (UnitKind::Fault { .. }, Some(_), Some(space)) =
+                (&unit.what, unit.first, unit.space)
             {
                 mapped.entry(space).or_default().insert(unit.last, unit.tid);
             }
         }
         let is_late = |unit: &Unit| {
             let others = unit.space.and_then(|space| mapped.get(&space));
-            matches!(unit.what, What::Fault { .. })
+            matches!(unit.what, UnitKind::Fault { .. })
                 && unit.first.is_none()
                 && others.is_some_and(|others| {
                     let mut others = others.range(unit.began..unit.until);
@@ -238,7 +239,7 @@ impl Gatherer {
         };
         let late: Vec<bool> = self.units.iter().map(is_late).collect();
         for (unit, _) in self.units.iter_mut().zip(late).filter(|(_, is_late)| *is_late) {
-            unit.what = What::Foreign;
+            unit.what = UnitKind::Foreign;
         }
     }
 }
@@ -246,7 +247,7 @@ impl Gatherer {
 impl Unit {
     fn returns(&mut self, at: usize, result: i64) {
         self.began = at;
-        if let What::Call(_, marks) = &mut self.what
+        if let UnitKind::Call(_, marks) = &mut self.what
             && result < 0
             && self.events.is_empty()
         {
@@ -258,7 +259,7 @@ impl Unit {
     }
 
     fn is_execve(&self) -> bool {
-        matches!(self.what, What::Call(libc::SYS_execve | libc::SYS_execveat, _))
+        matches!(self.what, UnitKind::Call(libc::SYS_execve | libc::SYS_execveat, _))
     }
 
     fn at(&self) -> usize {
