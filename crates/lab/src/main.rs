@@ -52,9 +52,9 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Exit> {
-    parsed(|cli: Cli, words, console| match cli.verb {
-        Verb::Study(args) => args.plan(command_line(words))?.run(console),
-        Verb::Bench(args) => args.plan(command_line(words))?.run(console),
-        Verb::Crosscheck(args) => args.plan(command_line(words))?.run(console),
+    parsed(|cli: Cli, arguments, console| match cli.verb {
+        Verb::Study(args) => args.plan(command_line(arguments))?.run(console),
+        Verb::Bench(args) => args.plan(command_line(arguments))?.run(console),
+        Verb::Crosscheck(args) => args.plan(command_line(arguments))?.run(console),
     })
 }

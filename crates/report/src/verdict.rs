@@ -92,8 +92,9 @@ impl FromStr for Goal {
 
     fn from_str(name: &str) -> Result<Self, String> {
         let all = [Self::Time, Self::Memory, Self::Faults];
-        let found = all.into_iter().find(|goal| goal.name() == name);
-        found.ok_or_else(|| format!("there is no goal {name:?}; choose time, memory or faults"))
+        let goal_of_name = all.into_iter().find(|goal| goal.name() == name);
+        goal_of_name
+            .ok_or_else(|| format!("there is no goal {name:?}; choose time, memory or faults"))
     }
 }
 

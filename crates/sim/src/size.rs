@@ -52,11 +52,11 @@ mod tests {
             [Ok(1 << 40), Ok(1 << 42), Ok(1 << 42)]
         );
         assert_eq!([swap("2T"), swap("64K")], [Ok(2 << 40), Ok(64 << 10)]);
-        let said = memory("64").unwrap_err();
-        assert_eq!(said, "expected at least 1M, such as 512M or 16G; 64 is 64 bytes");
+        let message = memory("64").unwrap_err();
+        assert_eq!(message, "expected at least 1M, such as 512M or 16G; 64 is 64 bytes");
         for wrong in ["5T", "4097G", "1P", "T"] {
-            let said = memory(wrong).unwrap_err();
-            assert_eq!(said, "expected bytes, such as 512M or 16G, and at most 4T", "{wrong}");
+            let message = memory(wrong).unwrap_err();
+            assert_eq!(message, "expected bytes, such as 512M or 16G, and at most 4T", "{wrong}");
         }
     }
 }

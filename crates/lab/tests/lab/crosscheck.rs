@@ -200,9 +200,10 @@ fn drawn_workloads_are_those_of_their_seed_and_printed_as_commands() {
     );
     assert_eq!(ten, place.done("crosscheck workloads --random 10 --seed 5"));
     let one = place.done("crosscheck workloads --random 1 --seed 9 --fs xfs");
-    let words = |line: &str| line.split_once(" -- ").map(|(_, words)| words.to_owned());
-    let same = ten.lines().find(|line| line.contains(" seed=9 ")).and_then(words);
-    assert_eq!(words(one.trim_end()), same, "the filesystem does not change the words");
+    let settings_of =
+        |line: &str| line.split_once(" -- ").map(|(_, settings_of)| settings_of.to_owned());
+    let same = ten.lines().find(|line| line.contains(" seed=9 ")).and_then(settings_of);
+    assert_eq!(settings_of(one.trim_end()), same, "the filesystem does not change the words");
 }
 
 #[test]

@@ -24,7 +24,7 @@ fn facts() -> Facts {
     }
 }
 
-fn words(text: &str) -> Vec<String> {
+fn split_words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
@@ -192,14 +192,14 @@ fn a_selection_without_workloads_says_why() {
 #[test]
 fn a_workload_of_the_users_is_named_like_the_others() {
     let custom =
-        Custom::parse(&words("prot=rx advice=huge pattern=stride7 n=100 file=16M")).unwrap();
+        Custom::parse(&split_words("prot=rx advice=huge pattern=stride7 n=100 file=16M")).unwrap();
     let selection = Selection { windows_kb: vec![256], ..Selection::default() };
     let plan = WorkloadPlan::custom(&custom, &selection, &facts(), "").unwrap();
     let names: Vec<_> = plan.groups.iter().map(|group| &group.workloads[0].name).collect();
     assert_eq!(names, ["ext4_ra256_rx_huge_stride7_s0", "xfs_ra256_rx_huge_stride7_s0"]);
     assert_eq!(plan.groups[0].own_bytes(), 16 << 20);
     assert_eq!(plan.groups[0].workloads[0].word("map"), Some("private"));
-    let custom = Custom::parse(&words("pattern=read4096 n=9")).unwrap();
+    let custom = Custom::parse(&split_words("pattern=read4096 n=9")).unwrap();
     let plan = WorkloadPlan::custom(&custom, &selection, &facts(), "").unwrap();
     assert_eq!(plan.groups[0].workloads[0].name, "ext4_ra256_read_plain_read4096_s0");
 }
@@ -218,7 +218,7 @@ fn words_that_are_wrong_are_named_with_what_would_be_right() {
         ("pattern=../etc;x", "letters, digits"),
         ("prot=r", "needs a pattern"),
     ] {
-        let error = Custom::parse(&words(text)).unwrap_err().to_string();
+        let error = Custom::parse(&split_words(text)).unwrap_err().to_string();
         assert!(error.contains(hint), "{text}: {error}");
     }
 }
@@ -244,7 +244,7 @@ fn drawn_workloads_reach_what_the_set_does_not_and_are_words_a_user_may_type() {
     let stores = |one: &Workload| ops(one).split(',').any(|op| op.starts_with(['w', 's', 'c']));
     assert!(has(&is_called) > 50 && has(&|one| is_called(one) && stores(one)) == 0);
     for one in &drawn {
-        let typed: Vec<String> = words(&one.typed().unwrap());
+        let typed: Vec<String> = split_words(&one.typed().unwrap());
         Custom::parse(&typed).unwrap();
     }
     assert_eq!(drawn, random.workloads(&Filesystem::RANDOM, &[], 4096));

@@ -91,8 +91,8 @@ fn loop_settings() -> Vec<(String, String)> {
 }
 
 fn workload(text: &str) -> Workload {
-    let words: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
-    let custom = Custom::parse(&words).unwrap();
+    let settings: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
+    let custom = Custom::parse(&settings).unwrap();
     let selection = Selection { windows_kb: vec![128], ..Selection::default() };
     let plan = WorkloadPlan::custom(&custom, &selection, &Facts::of_host(), "").unwrap();
     plan.groups[0].workloads[0].clone()
@@ -169,8 +169,8 @@ fn a_count_behind_page_0_is_a_count() {
     let Some((_turn, facts)) = turn("a_count_behind_page_0_is_a_count") else { return };
     let recorder = Recorder::new(facts).unwrap();
     let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
-    let words = workload("pattern=ops ops=t0x20,b0.0+4096x3,c7.100 file=1M");
-    let text = place.record(&words, Pause::Usual).unwrap();
+    let settings = workload("pattern=ops ops=t0x20,b0.0+4096x3,c7.100 file=1M");
+    let text = place.record(&settings, Pause::Usual).unwrap();
     let nr = |kind: char| text.lines().filter(|line| line.starts_with(kind)).count();
     assert_eq!([nr('T'), nr('B'), nr('c')], [20, 3, 1], "{text}");
 }
@@ -181,7 +181,7 @@ fn a_probe_that_fails_is_told_and_leaves_nothing() {
     {
         let recorder = Recorder::new(facts).unwrap();
         let mut place = recorder.place(Filesystem::Ext4, 1 << 20).unwrap();
-        for (words, expected) in [
+        for (settings, expected) in [
             ("pattern=nonsense", "unknown pattern"),
             ("pattern=ops ops=t1/3", "no such mapping"),
             ("pattern=ops ops=b0.0+4096/9", "no such mapping or descriptor"),
@@ -190,10 +190,10 @@ fn a_probe_that_fails_is_told_and_leaves_nothing() {
             ("pattern=seq pages=99999999", "too many mappings"),
             ("pattern=seq also=r,shared,plain,7,0,1", "too many mappings"),
         ] {
-            let words = format!("{words} file=1M");
-            let error = place.record(&workload(&words), Pause::Usual).unwrap_err();
+            let settings = format!("{settings} file=1M");
+            let error = place.record(&workload(&settings), Pause::Usual).unwrap_err();
             assert!(matches!(error, CrosscheckError::Probe { .. }), "{error}");
-            assert!(error.to_string().contains(expected), "{words}: {error}");
+            assert!(error.to_string().contains(expected), "{settings}: {error}");
         }
     }
     assert_eq!(left_behind(std::process::id()), [""; 0]);

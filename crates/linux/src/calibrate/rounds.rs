@@ -288,12 +288,12 @@ mod tests {
             })
         };
         let mut subjects = [subject('a', 1.0), subject('b', 5.0)];
-        let (found, pace) = watched(Until::Counted(1), &mut subjects).unwrap();
+        let (series, pace) = watched(Until::Counted(1), &mut subjects).unwrap();
         assert!(order.borrow().starts_with("abba"), "{}", order.borrow());
         // If the clock changes just here, there is one more round and none counts.
         assert!(pace.nr_rounds <= 2 && pace.touch_ns.median >= 0.0, "{pace:?}");
         if pace.nr_rejected == 0 {
-            assert_eq!(found[1][1].rounds_ns, [10.0]);
+            assert_eq!(series[1][1].rounds_ns, [10.0]);
             assert!(!pace.note().contains("CHANGED"), "{}", pace.note());
         }
     }

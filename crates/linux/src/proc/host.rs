@@ -208,7 +208,7 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
         let text = system.text(&dir.join(format!("index{nr}/{name}"))).ok()?;
         Some(String::from_utf8_lossy(&text).trim().to_owned())
     };
-    let mut caches_found = Caches::default();
+    let mut caches = Caches::default();
     let mut last_level = 0;
     for nr in 0..8 {
         let (Some(level), Some(kind), Some(size)) =
@@ -222,15 +222,15 @@ pub(crate) fn caches(system: &dyn System) -> Caches {
             continue;
         }
         let bytes = kib << 10;
-        caches_found.is_reported = true;
+        caches.is_reported = true;
         if level == 2 {
-            caches_found.l2_bytes = bytes;
+            caches.l2_bytes = bytes;
         }
         if level > last_level {
-            (last_level, caches_found.llc_bytes) = (level, bytes);
+            (last_level, caches.llc_bytes) = (level, bytes);
         }
     }
-    caches_found
+    caches
 }
 
 #[cfg(test)]
@@ -257,11 +257,8 @@ mod tests {
         index(2, "2", "Unified", "512K");
         index(3, "3", "Unified", "36864K");
         index(4, "4", "Unified", "99999999999K");
-        let caches_found = caches(&system);
-        assert_eq!(
-            caches_found,
-            Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_reported: true }
-        );
+        let caches = caches(&system);
+        assert_eq!(caches, Caches { l2_bytes: 512 << 10, llc_bytes: 36 << 20, is_reported: true });
     }
 
     #[test]
@@ -286,16 +283,13 @@ mod tests {
         let put = |text: &str| fs::write(dir.path().join("cpuinfo"), text).unwrap();
         put("vendor_id\t: AuthenticAMD\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n\
              flags\t\t: fpu hypervisor lahf_lm\n");
-        let caches_found = Processor::of(&system);
-        assert_eq!(
-            (caches_found.id.join(" ").as_str(), caches_found.is_virtual),
-            ("AuthenticAMD 25 17", true)
-        );
-        assert_eq!(caches_found.name, "AMD EPYC, family 25 model 17");
+        let caches = Processor::of(&system);
+        assert_eq!((caches.id.join(" ").as_str(), caches.is_virtual), ("AuthenticAMD 25 17", true));
+        assert_eq!(caches.name, "AMD EPYC, family 25 model 17");
         put("CPU implementer\t: 0x41\nCPU part\t: 0xd0c\n");
-        let caches_found = Processor::of(&system);
-        assert_eq!(caches_found.id, ["0x41", "0xd0c"]);
-        assert_eq!(caches_found.name, "CPU implementer 0x41, part 0xd0c");
+        let caches = Processor::of(&system);
+        assert_eq!(caches.id, ["0x41", "0xd0c"]);
+        assert_eq!(caches.name, "CPU implementer 0x41, part 0xd0c");
     }
 
     #[test]

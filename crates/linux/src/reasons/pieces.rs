@@ -129,14 +129,11 @@ mod tests {
     }
 
     fn pieces(vma: &Vma, words: &BTreeMap<u64, [u64; 2]>) -> Vec<(u64, bool)> {
-        let pieces_found = Pieces::find(vma, PAGE, |address| {
+        let all = Pieces::find(vma, PAGE, |address| {
             assert!(vma.range.contains(&address) && address.is_multiple_of(PAGE));
             words.get(&address).map_or(Words::Empty, |words| Words::Read(*words))
         });
-        pieces_found
-            .iter()
-            .map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk))
-            .collect()
+        all.iter().map(|one| ((one.range.end - one.range.start) / PAGE, one.is_chunk)).collect()
     }
 
     proptest! {
@@ -176,9 +173,9 @@ mod tests {
             let content = words.iter().filter(|(page, ..)| *page < nr).map(|(page, before, len, bits)| {
                 (vma.range.start + page * PAGE, [*before, (len * PAGE) | bits])
             });
-            let pieces_found = pieces(&vma, &content.collect());
-            prop_assert!(pieces_found.iter().all(|(nr, _)| *nr > 0));
-            prop_assert_eq!(pieces_found.iter().map(|(nr, _)| nr).sum::<u64>(), nr);
+            let all = pieces(&vma, &content.collect());
+            prop_assert!(all.iter().all(|(nr, _)| *nr > 0));
+            prop_assert_eq!(all.iter().map(|(nr, _)| nr).sum::<u64>(), nr);
         }
     }
 

@@ -341,7 +341,8 @@ pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
         pmd_bytes: sizes.pmd_bytes(),
         // The caller finds out which folios the page cache gets.
         folio_bytes_max: u64::MAX,
-        places_aligned: filesystem.is_some_and(|found| PLACING.contains(&found.name.as_str())),
+        places_aligned: filesystem
+            .is_some_and(|filesystem| PLACING.contains(&filesystem.name.as_str())),
     };
     alignment::judge(elf, block_bytes, ground)
 }

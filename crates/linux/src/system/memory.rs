@@ -89,7 +89,7 @@ impl System for MemSystem {
         let text = fs::read_to_string(self.dir.join("there")).unwrap_or_default();
         let line =
             |line: &str| line.split_once(' ').map(|(inode, path)| (inode.parse(), path.into()));
-        text.lines().filter_map(line).any(|found| found == (Ok(file.inode), file.path.clone()))
+        text.lines().filter_map(line).any(|entry| entry == (Ok(file.inode), file.path.clone()))
     }
 
     fn writers(&self, file: &FileRef) -> Vec<u32> {

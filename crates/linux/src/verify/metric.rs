@@ -119,10 +119,10 @@ pub fn number(text: &[u8]) -> Result<f64, String> {
 /// No match, or a match that is not a number.
 pub fn find(pattern: &Regex, text: &[u8]) -> Result<f64, String> {
     let text = String::from_utf8_lossy(text);
-    let Some(found) = pattern.captures_iter(&text).last() else {
+    let Some(captures) = pattern.captures_iter(&text).last() else {
         return Err("the pattern matches nothing in the output".to_owned());
     };
-    let part = found.get(1).or_else(|| found.get(0));
+    let part = captures.get(1).or_else(|| captures.get(0));
     number(part.map_or("", |part| part.as_str()).as_bytes())
 }
 

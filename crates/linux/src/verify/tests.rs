@@ -434,10 +434,10 @@ fn each_doubt_is_raised_by_what_it_is_about_and_by_nothing_else() {
     let noisy: Vec<u64> = (0..20).map(|i| if i % 2 == 0 { 100 } else { 120 }).collect();
     assert!(matches!(of(&noisy, false)[..], [Doubt::Noise { .. }]));
     let drifting: Vec<u64> = (0..20).map(|i| if i < 10 { 1000 } else { 1060 }).collect();
-    let found = of(&drifting, false);
+    let drift = of(&drifting, false);
     assert!(
-        found.iter().any(|d| matches!(d, Doubt::Drift { ratio } if *ratio > 1.05)),
-        "{found:?}"
+        drift.iter().any(|d| matches!(d, Doubt::Drift { ratio } if *ratio > 1.05)),
+        "{drift:?}"
     );
     let mut all = proved(Rounds { plain: runs(&calm, 0), ..Rounds::default() }, 0);
     all.rounds.plain[3].left = Some("redis-server".to_owned());

@@ -95,7 +95,7 @@ impl Reservations {
     }
 
     /// Replaces all extents with the file's real ones. Skips overlapping and empty extents.
-    pub fn tell(&mut self, extents: impl IntoIterator<Item = Extent>) {
+    pub fn report(&mut self, extents: impl IntoIterator<Item = Extent>) {
         *self = Self::default();
         for extent in extents {
             let after = self.extents.last().map_or(0, |last| last.end);
@@ -331,7 +331,7 @@ mod tests {
         let one = |first, end, is_next| Extent { first, end, kind: ExtentKind::Written, is_next };
         for (is_next, ahead) in [(true, 512), (false, 128)] {
             let mut file = Reservations::default();
-            file.tell([one(0, 192, false), one(192, 256, is_next)]);
+            file.report([one(0, 192, false), one(192, 256, is_next)]);
             assert_eq!(parts(&mut file, 1 << 20, (1 << 20) + 4096, 1 << 20), [257]);
             assert_eq!(file.reserved(), Some(vec![(256, 256 + ahead)]));
         }

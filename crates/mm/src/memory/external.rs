@@ -124,7 +124,7 @@ impl Memory {
     /// Sets a file's extents on its device, if the filesystem splits writes by extents.
     pub fn set_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
-            space.tell(extents);
+            space.report(extents);
         }
     }
 

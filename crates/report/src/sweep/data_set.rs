@@ -199,7 +199,7 @@ fn lock(dir: &Path) -> Result<Locked, SweepError> {
 }
 
 fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |found: Metadata| (found.dev(), found.ino());
+    let identity = |metadata: Metadata| (metadata.dev(), metadata.ino());
     let (own, named) = (file.metadata().map(identity), fs::symlink_metadata(path).map(identity));
     own.is_ok_and(|own| named.is_ok_and(|named| own == named))
 }

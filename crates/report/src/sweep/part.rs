@@ -167,7 +167,7 @@ fn widened(batch: &RecordBatch) -> Option<RecordBatch> {
         return None;
     }
     let columns = expected.fields().iter().map(|field| match own.fields().find(field.name()) {
-        Some((at, found)) if found == field => Some(batch.column(at).clone()),
+        Some((at, held_field)) if held_field == field => Some(batch.column(at).clone()),
         None if field.is_nullable() => Some(new_null_array(field.data_type(), batch.num_rows())),
         Some(_) | None => None,
     });

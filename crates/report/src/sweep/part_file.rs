@@ -49,7 +49,7 @@ pub(super) fn damage(path: &Path, error: io::Error) -> Result<String, SweepError
     if disk::is_foreign(&error) {
         return Ok(error.to_string());
     }
-    if fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink()) {
+    if fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_symlink()) {
         return Ok(format!("it is a link that cannot be followed: {error}"));
     }
     Err(SweepError::io("read", path, error))

@@ -116,13 +116,15 @@ impl Plan {
         let bytes = path.to_str().is_none().then(|| bytes.to_vec());
         // A file that is not a trace can have any length, and so its digest can take long.
         let digest = |trace: OpenTrace| trace.digest_until(&mut || is_stopped());
-        let found = match OpenTrace::open(place).and_then(digest) {
+        let trace_digest = match OpenTrace::open(place).and_then(digest) {
             Ok(digest) => Ok(digest.ok_or(SweepError::Stopped)?),
             Err(error) => Err(error),
         };
-        self.named
-            .push(RequestedTrace { path: name.clone(), digest: found.as_ref().ok().cloned() });
-        match found {
+        self.named.push(RequestedTrace {
+            path: name.clone(),
+            digest: trace_digest.as_ref().ok().cloned(),
+        });
+        match trace_digest {
             Ok(digest) => {
                 let mut cells = self.cells_of(&digest);
                 cells.retain(|cell| self.planned.insert(cell.id.clone()));

@@ -150,27 +150,28 @@ fn columns(batch: &RecordBatch, row: usize) -> BTreeMap<String, Value> {
     schema.fields().iter().zip(batch.columns()).map(pair).collect()
 }
 
-fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
+fn leaves(name: &str, value: &Value, all_leaves: &mut BTreeMap<String, Value>) {
     let keyed = KEYED.iter().find(|(known, _)| *known == name);
     match (value, keyed) {
         // The column of the settings has the names.
         (groups, _) if name == "cgroups" => {
-            found.insert("cgroup_counts".to_owned(), groups.clone());
+            all_leaves.insert("cgroup_counts".to_owned(), groups.clone());
         }
         // Values over time are only in the JSON.
         _ if matches!(name, "asked_tenths" | "aged" | "statistics_processes") => {}
         (Value::Object(sizes), _) if name == "unusable_at_start" => {
             let size = |name: &String| name.parse::<u64>().unwrap();
             let entry = |(name, permille): (&String, &Value)| json!({ "folio_bytes": size(name), "permille": permille });
-            found.insert(name.to_owned(), sizes.iter().map(entry).collect());
+            all_leaves.insert(name.to_owned(), sizes.iter().map(entry).collect());
         }
         (Value::Object(entries), Some((_, key))) => {
-            found.insert(name.to_owned(), entries.iter().map(|entry| item(key, entry)).collect());
+            all_leaves
+                .insert(name.to_owned(), entries.iter().map(|entry| item(key, entry)).collect());
         }
         (Value::Object(entries), None) => {
             for (key, value) in entries {
                 let below = if name.is_empty() { key.clone() } else { format!("{name}_{key}") };
-                leaves(&below.replace("estimate_causes_", "estimate_"), value, found);
+                leaves(&below.replace("estimate_causes_", "estimate_"), value, all_leaves);
             }
         }
         _ => {
@@ -181,7 +182,7 @@ fn leaves(name: &str, value: &Value, found: &mut BTreeMap<String, Value>) {
                 || name.starts_with("estimate_run_change")
                 || name.ends_with("difference_ns");
             if !is_left_out {
-                found.insert(name.to_owned(), value.clone());
+                all_leaves.insert(name.to_owned(), value.clone());
             }
         }
     }
@@ -217,8 +218,8 @@ fn assert_same(outcome: &Outcome, columns: &BTreeMap<String, Value>) {
     let mut expected = BTreeMap::new();
     leaves("", &serde_json::to_value(outcome).unwrap(), &mut expected);
     for (name, value) in &expected {
-        let found = columns.get(name).unwrap_or_else(|| panic!("no column {name}"));
-        assert_eq!(found, &sorted(value.clone()), "{name}");
+        let column = columns.get(name).unwrap_or_else(|| panic!("no column {name}"));
+        assert_eq!(column, &sorted(value.clone()), "{name}");
     }
     for name in columns.keys().filter(|name| !OF_THE_RESULT.contains(&name.as_str())) {
         let may_lack = ["estimate_", "hugetlb_", "processes_"];

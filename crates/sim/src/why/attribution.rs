@@ -72,8 +72,8 @@ pub fn attribute(
         Some(Interaction { switches, value })
     };
     let interactions = pairs.iter().map(interaction).collect::<Option<Vec<Interaction>>>()?;
-    let told: i128 = effects.iter().map(|effect| effect.alone).sum::<i128>()
+    let explained: i128 = effects.iter().map(|effect| effect.alone).sum::<i128>()
         + interactions.iter().map(|pair| pair.value).sum::<i128>();
-    let together = after - before - told;
+    let together = after - before - explained;
     Some(Attribution { before, after, effects, interactions, together })
 }

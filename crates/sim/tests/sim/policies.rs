@@ -106,8 +106,8 @@ fn the_same_policy_gives_the_same_result_and_own_answers_change_nothing() {
     let with = CellSpec { kernel: plain.kernel.with_policy(own.unwrap()), ..plain.clone() };
     let [plain, with] = replayed("demo.folio", &[plain, with]).try_into().unwrap();
     assert_eq!(counted(&plain), counted(&with));
-    let asked: Vec<_> = with.policy.unwrap().points.into_keys().collect();
-    assert_eq!(asked, ["anon_order", "around", "window"]);
+    let points: Vec<_> = with.policy.unwrap().points.into_keys().collect();
+    assert_eq!(points, ["anon_order", "around", "window"]);
 }
 
 /// C code in which clang selects between addresses in the context instead of between values.
@@ -237,7 +237,7 @@ fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
 #[test]
 fn per_program_counts_the_faults_of_a_program() {
     let mut policy = KernelPolicy::named("per-program").unwrap().0.start().unwrap();
-    let mut ask = |name: &str, process| {
+    let mut order_of = |name: &str, process| {
         let (orders, page_shift) = (1 << 9 | 1 << 4 | 1 << 2, 12);
         let mut context = Context { process, orders, page_shift, ..Context::default() };
         context.comm[..name.len()].copy_from_slice(name.as_bytes());
@@ -245,10 +245,10 @@ fn per_program_counts_the_faults_of_a_program() {
     };
     let up_to_64k = Answer::Value(1 << 4 | 1 << 2);
     for (name, process) in [("as", 7), ("ld", 7), ("ld", 8)] {
-        assert!((0..256).all(|_| ask(name, process) == up_to_64k), "{name}");
-        assert_eq!(ask(name, process), Answer::Own, "{name}");
+        assert!((0..256).all(|_| order_of(name, process) == up_to_64k), "{name}");
+        assert_eq!(order_of(name, process), Answer::Own, "{name}");
     }
-    assert!((0..300).all(|_| ask("python3", 7) == Answer::Value(1 << 2)));
+    assert!((0..300).all(|_| order_of("python3", 7) == Answer::Value(1 << 2)));
 }
 
 struct Numbers(u64);
@@ -302,8 +302,8 @@ fn question(number: u64) -> Context {
 #[test]
 fn only_who_replays_traces_takes_a_policy() {
     let with = Kernel::parse("7.2+policy=pressure").unwrap();
-    let told = with.without_policy().unwrap_err().to_string();
-    assert!(told.contains("omit +policy"), "{told}");
+    let message = with.without_policy().unwrap_err().to_string();
+    assert!(message.contains("omit +policy"), "{message}");
     let changes = Kernel::parse("6.16")
         .unwrap()
         .changes_to(&Kernel::parse("6.16+policy=exec-order").unwrap());

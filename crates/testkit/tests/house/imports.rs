@@ -38,14 +38,14 @@ fn module_of(inside: &Path) -> Module {
     names
 }
 
-fn paths(tree: &UseTree, before: &[String], found: &mut Vec<Vec<String>>) {
+fn paths(tree: &UseTree, before: &[String], imports: &mut Vec<Vec<String>>) {
     let with = |name: String| [before, &[name]].concat();
     match tree {
-        UseTree::Path(path) => paths(&path.tree, &with(path.ident.to_string()), found),
-        UseTree::Group(group) => group.items.iter().for_each(|tree| paths(tree, before, found)),
-        UseTree::Name(name) => found.push(with(name.ident.to_string())),
-        UseTree::Rename(name) => found.push(with(name.ident.to_string())),
-        UseTree::Glob(_) => found.push(before.to_vec()),
+        UseTree::Path(path) => paths(&path.tree, &with(path.ident.to_string()), imports),
+        UseTree::Group(group) => group.items.iter().for_each(|tree| paths(tree, before, imports)),
+        UseTree::Name(name) => imports.push(with(name.ident.to_string())),
+        UseTree::Rename(name) => imports.push(with(name.ident.to_string())),
+        UseTree::Glob(_) => imports.push(before.to_vec()),
     }
 }
 

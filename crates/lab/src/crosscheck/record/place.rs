@@ -176,7 +176,7 @@ impl<'a> RecordingPlace<'a> {
             format!("cpu={}", self.recorder.cpu),
         ];
         let is_ours = |key: &str| matches!(key, "file" | "settle" | "around" | "limit");
-        let rest = workload.words.iter().filter(|(key, _)| !is_ours(key));
+        let rest = workload.settings.iter().filter(|(key, _)| !is_ours(key));
         arguments.extend(rest.map(|(key, value)| format!("{key}={value}")));
         arguments
     }

@@ -127,7 +127,7 @@ pub struct Workload {
     pub filesystem: Filesystem,
     pub window_kb: u64,
     /// The probe's arguments, in order, each key once.
-    pub words: Vec<(String, String)>,
+    pub settings: Vec<(String, String)>,
     /// The length of its own file; 0 if it uses a shared file.
     pub own_bytes: u64,
 }
@@ -135,13 +135,14 @@ pub struct Workload {
 impl Workload {
     fn of(filesystem: Filesystem, window_kb: u64, row: Row) -> Self {
         let name = format!("{filesystem}_ra{window_kb}_{}", row.label());
-        let words = row.words.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
-        Self { name, filesystem, window_kb, words, own_bytes: 0 }
+        let settings =
+            row.settings.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
+        Self { name, filesystem, window_kb, settings, own_bytes: 0 }
     }
 
     #[must_use]
     pub fn word(&self, key: &str) -> Option<&str> {
-        self.words.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     #[must_use]
@@ -153,9 +154,9 @@ impl Workload {
     #[must_use]
     pub fn typed(&self) -> Option<String> {
         let own = format!("file={}", self.own_bytes);
-        let rest = self.words.iter().filter(|(key, _)| key != "file");
-        let words = rest.map(|(key, value)| format!("{key}={value}"));
-        let all: Vec<String> = std::iter::once(own).chain(words).collect();
+        let rest = self.settings.iter().filter(|(key, _)| key != "file");
+        let settings = rest.map(|(key, value)| format!("{key}={value}"));
+        let all: Vec<String> = std::iter::once(own).chain(settings).collect();
         (self.own_bytes > 0).then(|| all.join(" "))
     }
 

@@ -50,7 +50,7 @@ impl WorkloadList {
             let _ = if let Some(command) = repeat(workload) {
                 writeln!(text, "{command}")
             } else {
-                let words = workload.words.iter().map(|(key, value)| format!(" {key}={value}"));
+                let words = workload.settings.iter().map(|(key, value)| format!(" {key}={value}"));
                 writeln!(text, "{}{}", workload.name, words.collect::<String>())
             };
         }
@@ -63,7 +63,7 @@ impl WorkloadList {
     /// None in practice: the list is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {
         let of_workload = |workload: &Workload| {
-            let words: BTreeMap<_, _> = workload.words.iter().cloned().collect();
+            let words: BTreeMap<_, _> = workload.settings.iter().cloned().collect();
             json!({ "name": workload.name, "window_kb": workload.window_kb,
                 "own_bytes": workload.own_bytes, "words": words })
         };

@@ -46,7 +46,7 @@ pub(super) struct StudyCounts {
 impl StudyCounts {
     fn of(finding: &Finding) -> Self {
         let rows = || finding.tables.iter().flat_map(|table| &table.rows);
-        let nr = |found| rows().filter(|row| row.score == Some(found)).count();
+        let nr = |score| rows().filter(|row| row.score == Some(score)).count();
         Self {
             study: finding.study.clone(),
             nr_rows: rows().count(),
@@ -111,8 +111,8 @@ pub(super) fn csv(findings: &[Finding]) -> Result<String, ExportError> {
                 csv.record(record(&finding.study, &table.title, row).cells())?;
             }
         }
-        for found in &finding.frontiers {
-            frontier::add_csv(&mut csv, &finding.study, found)?;
+        for frontier_finding in &finding.frontiers {
+            frontier::add_csv(&mut csv, &finding.study, frontier_finding)?;
         }
         for curve in &finding.curves {
             curve::add_csv(&mut csv, &finding.study, curve)?;
@@ -127,8 +127,8 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Record {
         let pair = pair.unwrap_or_default();
         [pair.before, pair.after, pair.change].map(number)
     };
-    let label = |found: Option<Closeness>| {
-        found.map(|found| found.label().to_lowercase()).unwrap_or_default()
+    let label = |closeness: Option<Closeness>| {
+        closeness.map(|closeness| closeness.label().to_lowercase()).unwrap_or_default()
     };
     Record {
         study: study.to_owned(),

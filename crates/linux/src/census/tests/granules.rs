@@ -46,9 +46,9 @@ impl Private {
     fn remedies(&self) -> Vec<Remedy> {
         let (_dir, system) = edited("6.18", |dir| self.write(dir));
         let judged = judged_with(&system, 100, &Answers::default());
-        let found = finding(&judged, self.start).expect("it could be larger");
-        assert_eq!(found.target_bytes, 2 * M, "{} K", self.page_bytes / K);
-        found.remedies.clone()
+        let target = finding(&judged, self.start).expect("it could be larger");
+        assert_eq!(target.target_bytes, 2 * M, "{} K", self.page_bytes / K);
+        target.remedies.clone()
     }
 }
 

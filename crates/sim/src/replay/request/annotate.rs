@@ -131,13 +131,16 @@ mod tests {
 
     #[test]
     fn errors_name_the_cause_and_the_form() {
-        let said = |text: &str| text.parse::<Annotation>().unwrap_err().to_string();
-        assert!(said("cc1").contains("'cc1' is not FILE=SIZE"));
-        assert!(said("=64K").contains("not FILE=SIZE"));
-        assert!(said("cc1=65K").contains("'65K' is not a folio size"));
+        let message = |text: &str| text.parse::<Annotation>().unwrap_err().to_string();
+        assert!(message("cc1").contains("'cc1' is not FILE=SIZE"));
+        assert!(message("=64K").contains("not FILE=SIZE"));
+        assert!(message("cc1=65K").contains("'65K' is not a folio size"));
         let kernel = Kernel::parse("7.2").unwrap();
         let annotation: Annotation = "cc1=16K".parse().unwrap();
-        let said = annotation.check(&kernel, PageSize::K64).unwrap_err().to_string();
-        assert!(said.starts_with("cc1=16K under 7.2: 16K is smaller than the base page"), "{said}");
+        let message = annotation.check(&kernel, PageSize::K64).unwrap_err().to_string();
+        assert!(
+            message.starts_with("cc1=16K under 7.2: 16K is smaller than the base page"),
+            "{message}"
+        );
     }
 }

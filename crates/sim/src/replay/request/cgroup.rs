@@ -120,10 +120,10 @@ struct GroupBase {
 }
 
 impl Cgroups {
-    pub(crate) fn new(asked: &[Cgroup], memory: &mut Memory) -> Self {
+    pub(crate) fn new(requested: &[Cgroup], memory: &mut Memory) -> Self {
         let shift = memory.rules().page.shift();
         let mut add = |group: &Cgroup| memory.add_group(GroupLimits::max(group.bytes >> shift));
-        let ids: Vec<GroupId> = asked.iter().map(&mut add).collect();
+        let ids: Vec<GroupId> = requested.iter().map(&mut add).collect();
         let base = vec![GroupBase::default(); ids.len()];
         Self { ids, base }
     }
@@ -135,27 +135,27 @@ impl Cgroups {
         }
     }
 
-    pub(crate) fn at_start(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
-        let for_all = || Some(self.ids[asked.iter().rposition(Cgroup::is_for_all)?]);
-        self.of(asked, path).or_else(for_all)
+    pub(crate) fn at_start(&self, requested: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
+        let for_all = || Some(self.ids[requested.iter().rposition(Cgroup::is_for_all)?]);
+        self.of(requested, path).or_else(for_all)
     }
 
     /// Returns the cgroup for a program. Its path can be unknown.
-    pub(crate) fn of(&self, asked: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
+    pub(crate) fn of(&self, requested: &[Cgroup], path: Option<&str>) -> Option<GroupId> {
         let path = path?;
-        Some(self.ids[asked.iter().rposition(|group| group.fits(path))?])
+        Some(self.ids[requested.iter().rposition(|group| group.fits(path))?])
     }
 
-    pub(crate) fn outcomes(&self, asked: &[Cgroup], memory: &Memory) -> Vec<CgroupOutcome> {
+    pub(crate) fn outcomes(&self, group: &[Cgroup], memory: &Memory) -> Vec<CgroupOutcome> {
         let shift = memory.rules().page.shift();
-        let groups = asked.iter().zip(&self.ids).zip(&self.base);
-        let outcome = |((asked, &id), base): ((&Cgroup, &GroupId), &GroupBase)| {
+        let groups = group.iter().zip(&self.ids).zip(&self.base);
+        let outcome = |((group, &id), base): ((&Cgroup, &GroupId), &GroupBase)| {
             let view = memory.group(id);
             let (now, before) = (view.vec.counters, base.counters);
             let refaults = |counters: GroupCounters| counters.refaults.iter().sum::<u64>();
             CgroupOutcome {
-                name: asked.to_string(),
-                limit_bytes: asked.bytes,
+                name: group.to_string(),
+                limit_bytes: group.bytes,
                 usage_bytes: view.vec.nr_charged() << shift,
                 peak_bytes: view.vec.peak() << shift,
                 evicted_bytes: (now.pgsteal - before.pgsteal) << shift,

@@ -101,8 +101,11 @@ mod tests {
         assert_eq!(of("64K:12.5%"), Ok((64 << 10, 125)));
         assert_eq!(of("2M:1000"), Ok((2 << 20, 1000)));
         for wrong in ["1001", "64K:", "64K:101%", "65K:10%", ":10%", "64K:1.25%", "-1", "64K"] {
-            let said = of(wrong).unwrap_err().to_string();
-            assert!(said.contains("64K:80%") && said.contains("0..=1000"), "{wrong}: {said}");
+            let message = of(wrong).unwrap_err().to_string();
+            assert!(
+                message.contains("64K:80%") && message.contains("0..=1000"),
+                "{wrong}: {message}"
+            );
         }
     }
 

@@ -11,23 +11,23 @@ fn permille(permille: u32) -> Fragmented {
     Fragmented { bytes: 0, permille }
 }
 
-fn said(request: &ReplayRequest) -> String {
+fn message(request: &ReplayRequest) -> String {
     request.specs().unwrap_err().to_string()
 }
 
 #[test]
 fn cells_come_kernels_outermost_and_each_once() {
-    let mut asked = request(&["6.12", "7.2", "6.12"], &["altra", "altra"]);
-    asked.memory_bytes = vec![1 << 30, 2 << 30, 1 << 30];
-    asked.seeds = vec![3, 4, 3];
-    asked.fragmentation.permille = 1;
-    let specs = asked.specs().unwrap();
-    let told = |spec: &CellSpec| (spec.kernel.name.clone(), spec.ram_bytes >> 30, spec.seed);
-    let cells: Vec<_> = specs.iter().map(told).collect();
+    let mut edited = request(&["6.12", "7.2", "6.12"], &["altra", "altra"]);
+    edited.memory_bytes = vec![1 << 30, 2 << 30, 1 << 30];
+    edited.seeds = vec![3, 4, 3];
+    edited.fragmentation.permille = 1;
+    let specs = edited.specs().unwrap();
+    let key = |spec: &CellSpec| (spec.kernel.name.clone(), spec.ram_bytes >> 30, spec.seed);
+    let cells: Vec<_> = specs.iter().map(key).collect();
     let of =
         |kernel: &str| [(1, 3), (1, 4), (2, 3), (2, 4)].map(|(m, s)| (kernel.to_owned(), m, s));
     assert_eq!(cells, [of("6.12"), of("7.2")].concat());
-    assert!(!asked.has_idle_seeds());
+    assert!(!edited.has_idle_seeds());
 }
 
 #[test]
@@ -40,41 +40,41 @@ fn a_request_without_settings_is_a_cell_of_the_defaults() {
 
 #[test]
 fn what_no_model_has_is_refused() {
-    assert!(said(&request(&[], &["altra"])).starts_with("no kernel was given"));
-    assert!(said(&request(&["7.2"], &[])).starts_with("no machine was given"));
+    assert!(message(&request(&[], &["altra"])).starts_with("no kernel was given"));
+    assert!(message(&request(&["7.2"], &[])).starts_with("no machine was given"));
     let plain = request(&["7.2"], &["altra"]);
     let memory_bytes = vec![(MEMORY_GIB_MAX << 30) + 1];
-    assert!(said(&ReplayRequest { memory_bytes, ..plain.clone() }).contains("at most 4T"));
+    assert!(message(&ReplayRequest { memory_bytes, ..plain.clone() }).contains("at most 4T"));
     let swap_bytes = u64::MAX;
-    assert!(said(&ReplayRequest { swap_bytes, ..plain.clone() }).contains("at most 4T"));
+    assert!(message(&ReplayRequest { swap_bytes, ..plain.clone() }).contains("at most 4T"));
     assert!(
-        said(&ReplayRequest { fragmentation: permille(1001), ..plain.clone() })
+        message(&ReplayRequest { fragmentation: permille(1001), ..plain.clone() })
             .contains("0 to 1000")
     );
     let seeds = (0..300).collect();
-    let asked = ReplayRequest { seeds, fragmentation: permille(1), ..plain.clone() };
-    assert!(said(&asked).contains("300 seeds make 300 cells"));
+    let edited = ReplayRequest { seeds, fragmentation: permille(1), ..plain.clone() };
+    assert!(message(&edited).contains("300 seeds make 300 cells"));
     let filesystem = Some("ntfs".to_owned());
-    assert!(said(&ReplayRequest { filesystem, ..plain.clone() }).contains("use `--fs none`"));
+    assert!(message(&ReplayRequest { filesystem, ..plain.clone() }).contains("use `--fs none`"));
     let annotations = vec!["cc1=2M".parse().unwrap()];
-    let asked = ReplayRequest { annotations, ..plain };
-    let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
-    assert!(said.starts_with("--annotate cc1=2M: no file in the trace matches"), "{said}");
+    let edited = ReplayRequest { annotations, ..plain };
+    let message = edited.check_trace(&Meta::default()).unwrap_err().to_string();
+    assert!(message.starts_with("--annotate cc1=2M: no file in the trace matches"), "{message}");
     let cgroups = vec!["64M".parse().unwrap(), "cc1=2M".parse().unwrap()];
-    let asked = ReplayRequest { cgroups, ..request(&["7.2"], &["altra"]) };
-    let said = asked.check_trace(&Meta::default()).unwrap_err().to_string();
-    assert!(said.starts_with("--cgroup cc1=2M: no program in the trace matches"), "{said}");
+    let edited = ReplayRequest { cgroups, ..request(&["7.2"], &["altra"]) };
+    let message = edited.check_trace(&Meta::default()).unwrap_err().to_string();
+    assert!(message.starts_with("--cgroup cc1=2M: no program in the trace matches"), "{message}");
 }
 
 #[test]
 fn machines_that_differ_have_names_that_differ() {
-    let mut asked = request(&["7.2"], &["zen4", "zen4"]);
-    assert_eq!(asked.specs().unwrap().len(), 1, "the same machine twice is one");
-    asked.machines[1].costs.fault = None;
+    let mut edited = request(&["7.2"], &["zen4", "zen4"]);
+    assert_eq!(edited.specs().unwrap().len(), 1, "the same machine twice is one");
+    edited.machines[1].costs.fault = None;
     let named = "two different machines are called 'zen4'; give each machine file its own `name`";
-    assert_eq!(said(&asked), named);
-    asked.machines[1].name = "slow".to_owned();
-    assert_eq!(asked.specs().unwrap().len(), 2);
+    assert_eq!(message(&edited), named);
+    edited.machines[1].name = "slow".to_owned();
+    assert_eq!(edited.specs().unwrap().len(), 2);
 }
 
 #[test]
@@ -89,15 +89,15 @@ fn a_group_that_a_later_one_leaves_empty_is_refused() {
              either group"
         )
     };
-    assert_eq!(said(&of(&["8M", "cc1=6M", "4M"])), overridden("8M", "4M"));
-    assert_eq!(said(&of(&["cc1=8M", "cc1=4M"])), overridden("cc1=8M", "cc1=4M"));
+    assert_eq!(message(&of(&["8M", "cc1=6M", "4M"])), overridden("8M", "4M"));
+    assert_eq!(message(&of(&["cc1=8M", "cc1=4M"])), overridden("cc1=8M", "cc1=4M"));
     let meta = programs(&["/bin/one", "/bin/two"]);
-    let said = |texts: &[&str]| of(texts).check_trace(&meta).map_err(|error| error.to_string());
-    assert_eq!(said(&["*=1M", "one=256K"]), Ok(()), "two is in the first");
-    assert_eq!(said(&["one=1M", "o*=256K"]), Err(overridden("one=1M", "o*=256K")));
-    let all = said(&["*=1M", "one=256K", "two=128K"]);
+    let message = |texts: &[&str]| of(texts).check_trace(&meta).map_err(|error| error.to_string());
+    assert_eq!(message(&["*=1M", "one=256K"]), Ok(()), "two is in the first");
+    assert_eq!(message(&["one=1M", "o*=256K"]), Err(overridden("one=1M", "o*=256K")));
+    let all = message(&["*=1M", "one=256K", "two=128K"]);
     assert_eq!(all, Err(overridden("*=1M", "one=256K")));
-    assert_eq!(said(&["64M", "*=1M"]), Ok(()), "the first is for what the second leaves");
+    assert_eq!(message(&["64M", "*=1M"]), Ok(()), "the first is for what the second leaves");
 }
 
 fn programs(paths: &[&str]) -> Meta {

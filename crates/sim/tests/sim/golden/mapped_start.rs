@@ -92,8 +92,8 @@ fn the_tight_credit_goes_onto_every_kernel_b_5_8() {
             assert_eq!(first_refused(&kernel), None, "{kernel}");
         }
     }
-    let said = Kernel::parse("7.2+around-credit=once").unwrap_err().to_string();
-    assert!(said.contains("around-credit takes page, new-page or fault"), "{said}");
+    let message = Kernel::parse("7.2+around-credit=once").unwrap_err().to_string();
+    assert!(message.contains("around-credit takes page, new-page or fault"), "{message}");
 }
 
 #[test]

@@ -194,23 +194,25 @@ fn edits_are_read_and_refused_with_cause_and_form() {
     assert_eq!(both.filesystems["xfs"].to_string(), "2M:exec");
     let page = Kernel::parse("7.2+sizes=64K:always+page=16K").unwrap();
     assert_eq!(page.rules.page.bytes(), 16 << 10);
-    let said = |text: &str| Kernel::parse(text).unwrap_err().to_string();
-    let two = said("7.2+sizes=64K:exec/2M:always+exec");
+    let message = |text: &str| Kernel::parse(text).unwrap_err().to_string();
+    let two = message("7.2+sizes=64K:exec/2M:always+exec");
     assert_eq!(
         two,
         "'+sizes=64K:exec/2M:always+exec': 64K and 2M are both marked exec; expected at most one \
          size with exec or always+exec"
     );
     assert!(
-        said("7.2+sizes=64K:execute").contains("'execute' is not a use for a size; expected never")
+        message("7.2+sizes=64K:execute")
+            .contains("'execute' is not a use for a size; expected never")
     );
     assert!(
-        said("7.2+page=64K+sizes=16K:exec").contains("16K is smaller than the base page size, 64K")
+        message("7.2+page=64K+sizes=16K:exec")
+            .contains("16K is smaller than the base page size, 64K")
     );
-    assert!(said("7.2+page=4K+sizes=4M:exec").contains("the page cache has no folios of 4M"));
-    assert!(said("7.2+sizes.xsf=64K:exec").contains("a filesystem called 'xsf'; "));
-    assert!(said("7.2+sizes").contains("such as 64K:exec/2M:always"));
-    assert!(said("7.2+sizesx=64K:exec").contains("there is no rule 'sizesx'"));
+    assert!(message("7.2+page=4K+sizes=4M:exec").contains("the page cache has no folios of 4M"));
+    assert!(message("7.2+sizes.xsf=64K:exec").contains("a filesystem called 'xsf'; "));
+    assert!(message("7.2+sizes").contains("such as 64K:exec/2M:always"));
+    assert!(message("7.2+sizesx=64K:exec").contains("there is no rule 'sizesx'"));
 }
 
 /// Rules for sizes from 4K to 4M, as text; at most one is marked exec.
@@ -247,8 +249,8 @@ proptest! {
         let prot = if is_text { Prot::READ_EXEC } else { Prot::READ };
         let config = Config { ram_bytes: 24 << 20, ..Config::new(Arch::Arm64) };
         let mut world = World::new(&kernel, &config, "xfs", 1500).mapped(prot);
-        let asked = preferred.map(|shift| 1 << shift);
-        world.memory.prefer_folios(world.mm, world.base, 1500 << 12, asked).unwrap();
+        let preferred_bytes = preferred.map(|shift| 1 << shift);
+        world.memory.prefer_folios(world.mm, world.base, 1500 << 12, preferred_bytes).unwrap();
         for (step, at, nr) in steps {
             let (addr, bytes) = (world.addr(at), (at << 12, nr << 12));
             match step {
@@ -264,12 +266,12 @@ proptest! {
         }
         let mapping = world.memory.core().mapping(world.file);
         let (control, min) = (rules.sizes.orders("xfs", rules.page, mapping.orders.max), mapping.orders.min);
-        let asked = preferred.map(|shift| Order::new(u8::try_from(shift - 12).unwrap()));
-        let of_text = asked.or(control.exec.filter(|_| is_text));
+        let preferred_order = preferred.map(|shift| Order::new(u8::try_from(shift - 12).unwrap()));
+        let of_text = preferred_order.or(control.exec.filter(|_| is_text));
         for event in world.memory.take_observed() {
             let Observed::Insertion { index, order, .. } = event else { continue };
             let is_allowed = control.always.contains(order) || Some(order) == of_text || order == min;
-            prop_assert!(is_allowed, "{kernel}: {order}@{index}, asked {asked:?}");
+            prop_assert!(is_allowed, "{kernel}: {order}@{index}, asked {preferred_order:?}");
         }
     }
 }
@@ -308,6 +310,6 @@ fn a_kernel_file_may_have_a_control() {
     assert_eq!(sizes.machine.unwrap().to_string(), "64K:exec");
     assert_eq!(sizes.filesystems["xfs"].to_string(), "2M:always+exec");
     std::fs::write(&path, text.replace("64K:exec", "64K:exec/32K:exec")).unwrap();
-    let said = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
-    assert!(said.contains("64K and 32K are both marked exec"), "{said}");
+    let message = Kernel::parse(path.to_str().unwrap()).unwrap_err().to_string();
+    assert!(message.contains("64K and 32K are both marked exec"), "{message}");
 }

@@ -17,18 +17,18 @@ fn zone(fragmentation: Option<Fragmentation>) -> Buddy {
 fn aged(rounds: u32, orders: &[u8]) -> (Buddy, Vec<RoundOfAgeing>) {
     let mut buddy = zone(None);
     let orders = orders.iter().map(|&order| Order::new(order)).fold(Orders::NONE, Orders::with);
-    let told = buddy.age(Ageing { seed: 7, rounds, orders });
+    let rounds = buddy.age(Ageing { seed: 7, rounds, orders });
     buddy.validate().unwrap();
-    (buddy, told)
+    (buddy, rounds)
 }
 
 /// Returns the share of successful requests for an order over the second half of the rounds, in
 /// thousandths.
 fn met(rounds: &[RoundOfAgeing], order: usize) -> u64 {
     let late = &rounds[rounds.len() / 2..];
-    let asked: u64 = late.iter().map(|round| round.nr_asked[order]).sum();
+    let nr_requested: u64 = late.iter().map(|round| round.nr_asked[order]).sum();
     let got: u64 = late.iter().map(|round| round.nr_got[order]).sum();
-    1000 * got / asked
+    1000 * got / nr_requested
 }
 
 #[test]
@@ -44,16 +44,16 @@ fn a_share_below_a_size_is_met_at_that_size_with_pins_enough() {
 
 #[test]
 fn ageing_ends_with_half_of_memory_free_and_is_the_same_again() {
-    let (first, told) = aged(8, &[2, 4, 9]);
+    let (first, rounds) = aged(8, &[2, 4, 9]);
     assert!(first.nr_free_pages() <= NR_PAGES / 2 + 512, "{}", first.nr_free_pages());
     assert!(first.nr_free_pages() >= NR_PAGES / 2, "{}", first.nr_free_pages());
     let (second, again) = aged(8, &[2, 4, 9]);
-    assert_eq!(told, again);
+    assert_eq!(rounds, again);
     let free =
         |buddy: &Buddy| (0..=10).map(|of| buddy.nr_free_of(Order::new(of))).collect::<Vec<_>>();
     assert_eq!(free(&first), free(&second));
-    let (fresh, told) = aged(0, &[4]);
-    assert_eq!((fresh.nr_free_pages(), told.len()), (NR_PAGES, 0));
+    let (fresh, rounds) = aged(0, &[4]);
+    assert_eq!((fresh.nr_free_pages(), rounds.len()), (NR_PAGES, 0));
 }
 
 #[test]

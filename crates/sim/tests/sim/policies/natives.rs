@@ -58,13 +58,13 @@ fn a_policy_that_fails_ends_the_replay_and_cannot_be_written_down() {
     let fails = |policy| {
         let kernel = plain.kernel.with_policy(KernelPolicy(Arc::new(Native("fails", policy))));
         let spec = CellSpec { kernel, ..plain.clone() };
-        let told =
+        let message =
             replay(&root().join("traces/demo.folio"), std::slice::from_ref(&spec), &mut |_| {});
-        (told.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
+        (message.unwrap_err().to_string(), Recipe::of(&spec).unwrap_err().to_string())
     };
-    let (told, unwritten) = fails(Ok(Fails(5)));
-    assert!(told.contains("7.2+policy=fails on altra: the policy failed at"), "{told}");
-    assert!(told.contains("it gave up"), "{told}");
+    let (message, unwritten) = fails(Ok(Fails(5)));
+    assert!(message.contains("7.2+policy=fails on altra: the policy failed at"), "{message}");
+    assert!(message.contains("it gave up"), "{message}");
     assert!(unwritten.contains("cannot be serialized"), "{unwritten}");
     assert!(fails(Err("not today")).0.contains("cannot start: not today"));
 }
@@ -252,7 +252,7 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
     let forks = Snapshots { anon_bytes: 4 << 20, nr_snapshots: 1, ..Snapshots::default() };
     forks.write(traces.last().unwrap()).unwrap();
     let settings = "thp=always+anon-64K=always+anon-16K=always";
-    let mut asked = BTreeSet::new();
+    let mut used_points = BTreeSet::new();
     let names: Vec<&str> = Kernel::names().collect();
     let mut specs = Vec::new();
     for (name, is_tight) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
@@ -280,8 +280,8 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
                 let nr_stayed = if *point == "victim" { answers.refused } else { 0 };
                 assert_eq!(answers.asked, answers.honoured + nr_stayed, "{of}: {points:?}");
             }
-            asked.extend(points.keys().copied());
+            used_points.extend(points.keys().copied());
         }
     }
-    assert_eq!(asked.len(), Point::ALL.len(), "only {asked:?} were asked");
+    assert_eq!(used_points.len(), Point::ALL.len(), "only {used_points:?} were asked");
 }

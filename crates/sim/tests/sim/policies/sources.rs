@@ -21,8 +21,8 @@ fn refused(cases: &[(String, &str)]) {
         TARGETS.into_iter().flat_map(|to| cases.iter().map(move |case| (to, case)))
     {
         let Some(policy) = compiled_with(&["-O2", target], "bad", source) else { return };
-        let Err(told) = policy else { panic!("passed: {source}") };
-        assert!(told.contains(expected), "{target}: expected {expected:?}: {told}\n{source}");
+        let Err(message) = policy else { panic!("passed: {source}") };
+        assert!(message.contains(expected), "{target}: expected {expected:?}: {message}\n{source}");
     }
 }
 
@@ -47,10 +47,10 @@ fn an_index_that_was_compared_is_within_its_table() {
     // Without 32-bit instructions, clang compares a copy, which Linux's verifier does not track
     // either.
     assert!(of("-mcpu=v3", &int_).unwrap().is_ok());
-    let told = of("-mcpu=v1", &int_).unwrap().unwrap_err();
+    let message = of("-mcpu=v1", &int_).unwrap().unwrap_err();
     assert!(
-        told.contains("compare the index with the size first, as an unsigned number"),
-        "{told}"
+        message.contains("compare the index with the size first, as an unsigned number"),
+        "{message}"
     );
 }
 
@@ -61,8 +61,8 @@ fn code_that_was_not_optimized_is_told_so() {
          {F} {{ __u64 key = 1; return bpf_map_lookup_elem(&m, &key) != 0; }}"
     ));
     let Some(policy) = compiled_with(&["-O0"], "slow", &source) else { return };
-    let told = policy.unwrap_err();
-    assert!(told.contains("compile with -O2"), "{told}");
+    let message = policy.unwrap_err();
+    assert!(message.contains("compile with -O2"), "{message}");
 }
 
 #[test]

@@ -251,7 +251,7 @@ fn an_unannounced_thread_is_an_error() {
 #[test]
 fn ageing_of_too_much_memory_never_begins() {
     let (_dir, path) = super::program(vec![file(4096)], &[]);
-    let told = |gib: u64, rounds| {
+    let message = |gib: u64, rounds| {
         let budget = Budget::default();
         let spec = CellSpec { ram_bytes: gib << 30, aged_rounds: rounds, ..spec("6.16", budget) };
         let error = replay(&path, &[spec], &mut |_| {}).unwrap_err();
@@ -261,11 +261,11 @@ fn ageing_of_too_much_memory_never_begins() {
     };
     let steps = "ageing 1T of memory for 100 rounds takes up to 3355443200 steps, but 67108864 are \
                  allowed; use less memory or fewer rounds, or allow more with `--max-work 50`";
-    assert!(told(1024, 100).contains(steps), "{}", told(1024, 100));
+    assert!(message(1024, 100).contains(steps), "{}", message(1024, 100));
     assert!(
-        told(256, 1).contains(" MiB of state, but only 1024 MiB are allowed"),
+        message(256, 1).contains(" MiB of state, but only 1024 MiB are allowed"),
         "{}",
-        told(256, 1)
+        message(256, 1)
     );
 }
 

@@ -84,8 +84,8 @@ fn a_program_is_in_the_group_that_names_it() {
 #[test]
 fn private_memory_above_the_limit_ends_with_a_sentence_or_is_swapped() {
     let (_dir, path) = two_huge_pages(&[]);
-    let told = replay(&path, &[spec("7.2", &["1M"])], &mut |_| {}).unwrap_err().to_string();
-    assert!(told.contains("the control group is at its limit"), "{told}");
+    let message = replay(&path, &[spec("7.2", &["1M"])], &mut |_| {}).unwrap_err().to_string();
+    assert!(message.contains("the control group is at its limit"), "{message}");
     let with_swap = CellSpec { swap_bytes: 64 * MIB, ..spec("7.2", &["1M"]) };
     let outcome = replay(&path, &[with_swap], &mut |_| {}).unwrap().1.remove(0);
     assert!(outcome.pressure["pswpout"] > 500, "{:?}", outcome.pressure);

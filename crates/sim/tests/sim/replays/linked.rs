@@ -70,18 +70,21 @@ fn images_that_a_trace_does_not_have_are_refused_with_those_it_has() {
     let machine = |name: &str| vec![Machine::named(name).unwrap()];
     let mut request = ReplayRequest::new(kernels, machine("altra"));
     request.linked = vec!["4K,64K,2M".parse().unwrap(), "[librery]=2M".parse().unwrap()];
-    let said = request.check_trace(&meta).unwrap_err().to_string();
-    assert!(said.contains("no program or library of that name; did you mean [library]"), "{said}");
+    let message = request.check_trace(&meta).unwrap_err().to_string();
+    assert!(
+        message.contains("no program or library of that name; did you mean [library]"),
+        "{message}"
+    );
     assert_eq!(request.specs().unwrap().len(), 3);
     request.machines = machine("grace-64k");
-    let said = request.specs().unwrap_err().to_string();
-    assert!(said.starts_with("--linked 4K: grace-64k has base pages of 64K"), "{said}");
+    let message = request.specs().unwrap_err().to_string();
+    assert!(message.starts_with("--linked 4K: grace-64k has base pages of 64K"), "{message}");
     // A program's loader cannot be relinked.
     let traces = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../traces");
     let meta = Reader::open(&traces.join("perf.folio")).unwrap().meta().clone();
     request.linked = vec!["ld-linux*=2M".parse().unwrap()];
-    let said = request.check_trace(&meta).unwrap_err().to_string();
-    assert!(said.contains("ld-linux*=2M: this trace maps no program or library"), "{said}");
+    let message = request.check_trace(&meta).unwrap_err().to_string();
+    assert!(message.contains("ld-linux*=2M: this trace maps no program or library"), "{message}");
     request.linked = vec!["libc.so*=2M".parse().unwrap()];
     assert!(request.check_trace(&meta).is_ok());
 }

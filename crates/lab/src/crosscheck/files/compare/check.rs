@@ -35,18 +35,10 @@ impl<'a> FileComparison<'a> {
             ..Verdict::new(recording.name.clone(), kernel)
         };
         let replay = FileReplay::new(recording, kernel, timing)?;
-        let (asides, found) = (NotComparedFiles::default(), IoTiming::default());
+        let (asides, learned) = (NotComparedFiles::default(), IoTiming::default());
         let reads_piecemeal = recording.header.filesystem == "btrfs";
         let workload = &recording.body;
-        Ok(Self {
-            workload,
-            reads_piecemeal,
-            replay,
-            verdict,
-            asides,
-            learned: found,
-            lacks: false,
-        })
+        Ok(Self { workload, reads_piecemeal, replay, verdict, asides, learned, lacks: false })
     }
 
     /// Notes the faults that skipped pages which the kernel has mapped.

@@ -20,22 +20,22 @@ const FREE: [&str; 3] = ["pattern", "ops", "also"];
 /// A workload given as `key=value` words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Custom {
-    words: Vec<(String, String)>,
+    settings: Vec<(String, String)>,
     pub(super) own_bytes: u64,
 }
 
 impl Custom {
     pub(super) fn empty(own_bytes: u64) -> Self {
-        Self { words: Vec::new(), own_bytes }
+        Self { settings: Vec::new(), own_bytes }
     }
 
     /// Checks the words: `prot=r advice=huge pattern=stride7 n=100 file=64M`.
     ///
     /// # Errors
     /// The first invalid word, and the legal values.
-    pub fn parse(words: &[String]) -> Result<Self, CrosscheckError> {
+    pub fn parse(arguments: &[String]) -> Result<Self, CrosscheckError> {
         let mut custom = Self::empty(OWN_BYTES);
-        for word in words {
+        for word in arguments {
             let failed = |what: String| CrosscheckError::Word { word: word.clone(), what };
             let (key, value) = word
                 .split_once('=')
@@ -49,7 +49,7 @@ impl Custom {
         }
         if custom.get("pattern").is_none() {
             let what = "needs a pattern, such as pattern=seq, stride7, rand or read4096";
-            let word = words.join(" ");
+            let word = arguments.join(" ");
             return Err(CrosscheckError::Word { word, what: what.to_owned() });
         }
         custom.complete();
@@ -69,12 +69,12 @@ impl Custom {
     }
 
     fn get(&self, key: &str) -> Option<&str> {
-        self.words.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
+        self.settings.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str())
     }
 
     pub(super) fn set(&mut self, key: &str, value: &str) {
-        self.words.retain(|(known, _)| known != key);
-        self.words.push((key.to_owned(), value.to_owned()));
+        self.settings.retain(|(known, _)| known != key);
+        self.settings.push((key.to_owned(), value.to_owned()));
     }
 
     pub(super) fn workload(&self, filesystem: Filesystem, window_kb: u64) -> Workload {
@@ -83,8 +83,8 @@ impl Custom {
         let (advice, pattern, seed) =
             (or("advice", "plain"), or("pattern", "seq"), or("seed", "0"));
         let name = format!("{filesystem}_ra{window_kb}_{prot}_{advice}_{pattern}_s{seed}");
-        let words = self.words.clone();
-        Workload { name, filesystem, window_kb, words, own_bytes: self.own_bytes }
+        let arguments = self.settings.clone();
+        Workload { name, filesystem, window_kb, settings: arguments, own_bytes: self.own_bytes }
     }
 }
 

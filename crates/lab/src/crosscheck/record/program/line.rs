@@ -202,13 +202,13 @@ const ENTRY: [&str; 8] =
     ["index", "req_count", "order", "size", "async_size", "ra_pages", "mmap_miss", "prev_pos"];
 
 fn value<'a>(fields: &'a str, key: &str) -> Option<&'a str> {
-    let mut words = fields.split(' ');
-    while let Some(word) = words.next() {
+    let mut fields = fields.split(' ');
+    while let Some(word) = fields.next() {
         if let Some(value) = word.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')) {
             return Some(value);
         }
         if word == key {
-            return words.next();
+            return fields.next();
         }
     }
     None
@@ -256,11 +256,11 @@ fn readahead(kind: Readahead, fields: &str, keys: &[&str]) -> Option<Event> {
 }
 
 fn mark(text: &str) -> Option<Mark> {
-    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let fields: Vec<&str> = text.split_ascii_whitespace().collect();
     let number = |word: &str| word.parse::<u64>().ok();
     let id = |word: &str| word.parse::<u32>().ok();
     let thread = |word: &str| word.parse::<i32>().ok();
-    Some(match *words {
+    Some(match *fields {
         ["thread", tid, space] => Mark::Thread { tid: thread(tid)?, space: id(space)? },
         ["fork", from, to] => Mark::Fork { from: id(from)?, to: id(to)? },
         ["call", tid, nr] => Mark::Call { tid: thread(tid)?, nr: nr.parse().ok()? },
@@ -310,14 +310,14 @@ fn mark(text: &str) -> Option<Mark> {
             Mark::Lock { space: id(space)?, addr: hex(addr)?, len: number(len)? }
         }
         ["lockall", space, flags] => Mark::LockAll { space: id(space)?, flags: number(flags)? },
-        ref words => return mark_of_file(words),
+        ref fields => return mark_of_file(fields),
     })
 }
 
-fn mark_of_file(words: &[&str]) -> Option<Mark> {
+fn mark_of_file(fields: &[&str]) -> Option<Mark> {
     let number = |word: &str| word.parse::<u64>().ok();
     let id = |word: &str| word.parse::<u32>().ok();
-    Some(match *words {
+    Some(match *fields {
         [kind @ ("read" | "write"), open, pos, len] => Mark::Io {
             is_write: kind == "write",
             open: id(open)?,

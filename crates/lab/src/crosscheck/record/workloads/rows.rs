@@ -21,13 +21,13 @@ pub(super) struct Row {
     advice: String,
     pattern: String,
     seed: u64,
-    pub(super) words: Vec<(&'static str, String)>,
+    pub(super) settings: Vec<(&'static str, String)>,
 }
 
 impl Row {
     fn new(prot: &str, advice: &str, pattern: &str) -> Self {
         let (prot, advice, pattern) = (prot.to_owned(), advice.to_owned(), pattern.to_owned());
-        Self { prot, advice, pattern, seed: 0, words: Vec::new() }
+        Self { prot, advice, pattern, seed: 0, settings: Vec::new() }
     }
 
     /// Touches through a mapping: shared if only read, else private.
@@ -59,8 +59,8 @@ impl Row {
     }
 
     fn with(mut self, key: &'static str, value: impl Display) -> Self {
-        self.words.retain(|(known, _)| *known != key);
-        self.words.push((key, value.to_string()));
+        self.settings.retain(|(known, _)| *known != key);
+        self.settings.push((key, value.to_string()));
         self
     }
 

@@ -50,7 +50,7 @@ impl<'a> Actions<'a> {
                 4 => self.two_reads(),
                 5 => self.two_touches(),
                 6 => self.read_back(),
-                8 => self.look(),
+                8 => self.inspect(),
                 9 | 10 => self.advise(),
                 11 => self.advise_file(),
                 12 => self.scattered_reads(),
@@ -226,7 +226,7 @@ impl<'a> Actions<'a> {
         }
     }
 
-    fn look(&mut self) {
+    fn inspect(&mut self) {
         if let Some((at, _)) = self.mapped() {
             self.push(format!("p/{at}"), 1);
         }
