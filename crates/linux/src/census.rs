@@ -13,8 +13,8 @@
 //! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.
 //!
 //! A census is not a snapshot, because processes keep running while they are read. Memory that
-//! changed between two steps counts as [`folios::Kind::Other`]; a process that exited is skipped
-//! and counted.
+//! changed between two steps counts as [`folios::MemoryKind::Other`]; a process that exited is
+//! skipped and counted.
 //!
 //! Invariants:
 //! - C1: a census does not change the system. Only [`file::cached`] maps files into this process;

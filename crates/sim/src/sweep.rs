@@ -4,7 +4,8 @@
 //! be replayed on another host without the user's files. Its identity ([`CellId`]) covers
 //! everything that determines its outcome, so no cell needs a second replay.
 //!
-//! Reading order: [`recipe`], [`id`]. A [`Request`](crate::replay::Request) selects the cells.
+//! Reading order: [`recipe`], [`id`]. A [`ReplayRequest`](crate::replay::ReplayRequest) selects the
+//! cells.
 //!
 //! Owns cells. `report::sweep` stores results and assigns cells to hosts.
 //!

@@ -188,7 +188,7 @@ impl ReplayRequest {
     /// Checks everything that does not depend on a trace, with at most `limit` cells.
     ///
     /// # Errors
-    /// [`RequestError`], except for the errors of [`Request::check_trace`].
+    /// [`RequestError`], except for the errors of [`ReplayRequest::check_trace`].
     pub fn check(&self, limit: usize) -> Result<(), RequestError> {
         self.check_filesystem()?;
         self.check_settings()?;
@@ -235,7 +235,7 @@ impl ReplayRequest {
     /// most [`NR_CELLS_MAX`].
     ///
     /// # Errors
-    /// As [`Request::check`].
+    /// As [`ReplayRequest::check`].
     pub fn specs(&self) -> Result<Vec<CellSpec>, RequestError> {
         self.check(NR_CELLS_MAX)?;
         let (machines, memory, seeds) = (self.machines(), self.memory(), self.seeds());
@@ -284,7 +284,7 @@ impl ReplayRequest {
     ///
     /// # Errors
     /// [`RequestError::IdleAnnotation`], [`RequestError::IdleLinked`], or an error of
-    /// [`Request::check_cgroups_of`].
+    /// [`ReplayRequest::check_cgroups_of`].
     pub fn check_trace(&self, meta: &Meta) -> Result<(), RequestError> {
         self.check_linked(&[meta])?;
         self.check_cgroups_of(&[meta])?;
