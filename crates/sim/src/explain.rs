@@ -1,8 +1,8 @@
 //! Finds which rules make the difference between two kernels.
 //!
 //! Two searches share the replays: [`WhyQuestion::answer`] attributes every number of the CSV to
-//! every rule; [`halve`] finds the rules that matter for one number, with few replays. The run time is
-//! excluded: changes are measured against it.
+//! every rule; [`halve`] finds the rules that matter for one number, with few replays. The run time
+//! is excluded: changes are measured against it.
 //!
 //! Owns which cells are replayed (from [`crate::why`]). Does not own wording.
 //!
