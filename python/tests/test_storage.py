@@ -31,7 +31,7 @@ def test_an_address_that_pathlib_cut_is_no_file_of_this_host(some: list[Path], t
         ([Path("s3://bucket/cc1.folio")], tmp_path / "data"),
         (some, Path("simplecache::s3://bucket/cc1.folio")),
     ):
-        with pytest.raises(ValueError, match="give a string: '(simplecache::)?s3://bucket/cc1.folio'"):
+        with pytest.raises(ValueError, match="pass a string: '(simplecache::)?s3://bucket/cc1.folio'"):
             lf.sweep(traces, directory=directory)
 
 

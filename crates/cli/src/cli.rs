@@ -84,31 +84,33 @@ pub(crate) fn run() -> Result<Exit> {
              build it with `cargo build --release --bin folio-lab`"
         );
     }
-    parsed(|cli: Cli, argv, console| {
+    parsed(|cli: Cli, command, console| {
         if cli.verbose {
             bail!("--verbose adds facts to --version; add --version, or leave --verbose out");
         }
-        execute(cli.verb, argv, console)
+        execute(cli.verb, command, console)
     })
 }
 
-fn execute(verb: Verb, argv: &[OsString], console: &mut Console) -> Result<Exit> {
+fn execute(verb: Verb, command: &[OsString], console: &mut Console) -> Result<Exit> {
     match verb {
-        Verb::Record(args) => args.plan(&command_line(argv))?.run(console),
-        Verb::Predict(args) => args.plan(command_line(argv))?.run(console),
-        Verb::Advise(args) => args.plan(command_line(argv))?.run(console, &mut |more, console| {
-            let argv: Vec<OsString> = argv.iter().take(1).chain(more).cloned().collect();
-            execute(Cli::try_parse_from(&argv)?.verb, &argv, console)
-        }),
-        Verb::Maps(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Record(args) => args.plan(&command_line(command))?.run(console),
+        Verb::Predict(args) => args.plan(command_line(command))?.run(console),
+        Verb::Advise(args) => {
+            args.plan(command_line(command))?.run(console, &mut |more, console| {
+                let command: Vec<OsString> = command.iter().take(1).chain(more).cloned().collect();
+                execute(Cli::try_parse_from(&command)?.verb, &command, console)
+            })
+        }
+        Verb::Maps(args) => args.plan(command_line(command))?.run(console),
         Verb::Run(args) => args.plan().run(),
-        Verb::Warm(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Warm(args) => args.plan(command_line(command))?.run(console),
         Verb::Align(args) => args.plan().run(),
-        Verb::Collapse(args) => args.plan(command_line(argv)).run(console),
-        Verb::Tune(args) => args.plan(command_line(argv))?.run(console),
-        Verb::Verify(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Collapse(args) => args.plan(command_line(command)).run(console),
+        Verb::Tune(args) => args.plan(command_line(command))?.run(console),
+        Verb::Verify(args) => args.plan(command_line(command))?.run(console),
         Verb::Trace(args) => args.plan()?.run(console),
-        Verb::Calibrate(args) => args.plan(command_line(argv))?.run(console),
+        Verb::Calibrate(args) => args.plan(command_line(command))?.run(console),
         Verb::Schema(args) => args.plan().run(console),
         Verb::Completions(args) => args.plan(Cli::command()).run(console),
         Verb::Man(args) => args.plan(Cli::command())?.run(console),

@@ -54,13 +54,18 @@ pub enum Value {
     Groups(Groups),
 }
 
+/// The values of each member, by folio size in bytes.
+type RowsBySize = Vec<(u64, Vec<u64>)>;
+/// The values of each member, by the group's name; an unknown value is `None`.
+type RowsByName = Vec<(String, Vec<Option<u64>>)>;
+
 /// Numbers by folio size.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
     /// The size's name in the data frame.
     pub key: &'static str,
     pub members: &'static [Member],
-    pub rows: fn(&Outcome) -> Vec<(u64, Vec<u64>)>,
+    pub rows: fn(&Outcome) -> RowsBySize,
 }
 
 /// Numbers by control group or program.
@@ -71,7 +76,7 @@ pub struct Groups {
     pub frame: &'static str,
     pub nr_framed: usize,
     pub members: &'static [Member],
-    pub rows: fn(&Outcome) -> Vec<(String, Vec<Option<u64>>)>,
+    pub rows: fn(&Outcome) -> RowsByName,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -126,7 +126,9 @@ impl WarmArgs {
             if self.libs {
                 match libraries::of(file) {
                     Ok(libraries) => {
-                        libraries.into_iter().for_each(|path| plan.add(path, &mut known_files))
+                        for path in libraries {
+                            plan.add(path, &mut known_files);
+                        }
                     }
                     Err(error) => plan.failed.push((file.clone(), error.to_string())),
                 }

@@ -32,7 +32,7 @@ enum Handed {
 }
 
 struct Pool<'a> {
-    pool: ThreadPool,
+    threads: ThreadPool,
     /// Local copies of traces that are not at the path they are named by.
     copies: BTreeMap<PathBuf, PathBuf>,
     tasks: Mutex<VecDeque<Task>>,
@@ -50,7 +50,7 @@ pub fn run(sweep: &mut Sweep, callbacks: Callbacks<'_>) -> Result<RunEnding, Swe
     let tasks = sweep.missing(NR_CELLS_OF_A_TASK);
     let nr_workers = nr_workers(&tasks);
     let work = Pool {
-        pool: ThreadPoolBuilder::new().build()?,
+        threads: ThreadPoolBuilder::new().build()?,
         copies: sweep.copies.clone(),
         tasks: Mutex::new(tasks.into()),
         broken: Mutex::default(),
@@ -129,7 +129,7 @@ impl Pool<'_> {
         };
         let name = task.path();
         let place = self.copies.get(&name).unwrap_or(&name);
-        let run = || self.pool.install(|| task.run(place, &mut on_progress));
+        let run = || self.threads.install(|| task.run(place, &mut on_progress));
         match catch_unwind(AssertUnwindSafe(run)) {
             Ok(Ok(result)) => Some(Handed::Result(result)),
             Ok(Err(error)) if error.is_stopped() => None,

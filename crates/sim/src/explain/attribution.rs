@@ -34,7 +34,7 @@ impl Numbers {
 
 #[derive(Debug, Default)]
 struct Active {
-    active: Vec<usize>,
+    switches: Vec<usize>,
     pairs: Vec<[usize; 2]>,
     nr_pairs_left_out: usize,
 }
@@ -89,7 +89,7 @@ impl WhyQuestion<'_> {
             interactions(&comparison, &mut cells, replays)?
         };
         let switches = comparison.switches().iter().enumerate();
-        let has_effect = |one| shares.active.contains(&one);
+        let has_effect = |one| shares.switches.contains(&one);
         let mut why = Why {
             before,
             after,
@@ -150,7 +150,7 @@ fn interactions(
     let mut mixes: Vec<Mix> = pairs.iter().map(|pair| Mix::alone(nr, pair)).collect();
     mixes.retain(|mix| !cells.contains_key(mix));
     replay(comparison, &mixes, cells, replays)?;
-    Ok(Active { nr_pairs_left_out: all.len() - pairs.len(), active, pairs })
+    Ok(Active { nr_pairs_left_out: all.len() - pairs.len(), switches: active, pairs })
 }
 
 fn replay(
