@@ -12,6 +12,21 @@ macro_rules! skipped {
     ($($why:tt)*) => { $crate::say_skipped(module_path!(), &format!($($why)*)) };
 }
 
+/// Ends a test that only `make test-all` runs, and says so.
+///
+/// ```
+/// largefolio_testkit::only_in_test_all!("calibrates twice");
+/// ```
+#[macro_export]
+macro_rules! only_in_test_all {
+    ($does:literal) => {
+        if !$crate::is_whole() {
+            $crate::skipped!("only `make test-all` {}", $does);
+            return;
+        }
+    };
+}
+
 /// Prints the message of [`skipped!`](crate::skipped) for a test in `module`. The test runner
 /// captures `eprintln!`, but always shows direct writes to stderr.
 pub fn say_skipped(module: &str, why: &str) {

@@ -56,10 +56,7 @@ fn the_file_is_written_whole_and_used_as_this_machine() {
 
 #[test]
 fn curves_are_exported() {
-    if !largefolio_testkit::is_whole() {
-        largefolio_testkit::skipped!("only `make test-all` calibrates more than once");
-        return;
-    }
+    largefolio_testkit::only_in_test_all!("calibrates more than once");
     let _settings = hold_settings();
     let place = Place::new();
     let csv = place.done("calibrate --quick --dir . --csv -o quick.toml");

@@ -114,8 +114,8 @@ const DENY: &str = r"
 #include <sys/syscall.h>
 #include <unistd.h>
 #define DENIED(nr) BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, nr, 0, 1), BPF_STMT(BPF_RET | BPF_K, answer)
-int main(int argc, char **command) {
-    int answer = SECCOMP_RET_ERRNO | atoi(command[1]);
+int main(int argc, char **argv) {
+    int answer = SECCOMP_RET_ERRNO | atoi(argv[1]);
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         DENIED(__NR_clone), DENIED(__NR_clone3),
@@ -127,7 +127,7 @@ int main(int argc, char **command) {
     struct sock_fprog program = { sizeof filter / sizeof *filter, filter };
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) return 99;
-    execvp(command[2], command + 2);
+    execvp(argv[2], argv + 2);
     return 98;
 }
 ";

@@ -143,7 +143,7 @@ fn the_metrics_file_is_replaced_atomically() {
 /// whether the terminal's settings were restored, and the output.
 const TERMINAL: &str = r#"
 import fcntl, json, os, pty, select, signal, struct, sys, termios, time
-steps, command = json.loads(sys.command[1]), sys.command[2:]
+steps, command = json.loads(sys.argv[1]), sys.argv[2:]
 pid, terminal = pty.fork()
 if pid == 0:
     os.environ["TERM"] = "xterm"

@@ -15,7 +15,7 @@ pub(crate) const PROGRAM: &str = r#"
 #include <stdio.h>
 __asm__(".text\n.balign 4096\n.globl stubs\nstubs:\n.fill 8388608,1,0xc3\n");
 extern char stubs[];
-int main(int argc, char **command) {
+int main(int argc, char **argv) {
     char line[512];
     long sum = 0, value;
     for (long at = 0; at < 8388608; at += 64) ((void (*)(void))(stubs + at))();

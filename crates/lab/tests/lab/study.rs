@@ -60,21 +60,11 @@ pub(crate) fn small(rest: &str) -> String {
     )
 }
 
-/// Returns whether this run replays the programs of the studies, which takes minutes.
-fn replays_studies() -> bool {
-    if !largefolio_testkit::is_whole() {
-        largefolio_testkit::skipped!("only `make test-all` replays the studies");
-    }
-    largefolio_testkit::is_whole()
-}
-
 /// Exit 0 means that every row moves in the direction stated in its study, and that only the rows
 /// that say so disagree with the published numbers.
 #[test]
 fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
-    if !replays_studies() {
-        return;
-    }
+    largefolio_testkit::only_in_test_all!("replays the studies");
     let place = Place::new();
     let listed = place.done("study --list");
     let names: Vec<&str> = listed
@@ -88,18 +78,14 @@ fn every_row_goes_the_way_it_is_known_to_go_and_the_document_shows_it() {
 
 #[test]
 fn the_document_shows_where_large_folios_hurt() {
-    if !replays_studies() {
-        return;
-    }
+    largefolio_testkit::only_in_test_all!("replays the studies");
     let place = Place::new();
     shows("docs/design/tables/pressure.txt", &place.done(&format!("study pressure {}", traces())));
 }
 
 #[test]
 fn the_document_shows_what_policies_do() {
-    if !replays_studies() {
-        return;
-    }
+    largefolio_testkit::only_in_test_all!("replays the studies");
     let place = Place::new();
     shows("docs/design/tables/policies.txt", &place.done(&format!("study policies {}", traces())));
 }
@@ -218,9 +204,7 @@ counts = [
 /// Counts are exact: any model change that affects one shows here.
 #[test]
 fn counted_rows_are_what_they_were() {
-    if !replays_studies() {
-        return;
-    }
+    largefolio_testkit::only_in_test_all!("replays the studies");
     let place = Place::new();
     let json = place.done(&format!("study {STUDIES} --json {}", traces()));
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();

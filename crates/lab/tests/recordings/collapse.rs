@@ -26,6 +26,7 @@ pub(crate) fn is_known(recording: &Recording<Programs>, row: &ProgramRow) -> boo
 
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     assert_told_apart("collapse", [((7, 2), "7.1"), ((7, 1), "7.2"), ((6, 12), "6.18")], 5);
 }
 

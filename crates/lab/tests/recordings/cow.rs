@@ -13,6 +13,7 @@ use super::{assert_told_apart, recordings, rows};
 /// differ (docs/behaviour F.5.2, F.5.7).
 #[test]
 fn counts_of_the_machine_are_judged() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     let all = recordings("cow");
     for (name, with_mapcounts) in
         [("amd64/s64.", "7.2+page=4K"), ("arm64_64k/s256", "7.2+page=64K")]
@@ -32,6 +33,7 @@ fn counts_of_the_machine_are_judged() {
 
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     assert_told_apart("cow", [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")], 20);
 }
 
@@ -49,6 +51,7 @@ fn statistics(rules: Option<&str>) -> (u64, usize) {
 /// they differ (docs/behaviour F.5.8).
 #[test]
 fn statistics_of_areas_are_judged() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     let (nr_areas, nr_different) = statistics(None);
     assert!(nr_areas > 10_000 && nr_different == 0, "{nr_different} of {nr_areas} areas");
     let (_, nr_different) = statistics(Some("6.18+page=4K+mapcount=folio"));

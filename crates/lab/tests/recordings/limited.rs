@@ -183,6 +183,7 @@ fn reclaim_takes_what_the_recorded_kernels_took() {
 
 #[test]
 fn kernels_are_told_apart() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     let of = ("deb_7.2_amd64".to_owned(), "generations".to_owned());
     let all: Vec<_> = recordings(&own()).into_iter().filter(|one| kind_of(one) == of).collect();
     let nr_different = |kernel: Option<&Kernel>| {

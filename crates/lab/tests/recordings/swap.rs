@@ -73,6 +73,7 @@ fn table(kinds: &BTreeMap<String, Kind>) -> String {
 
 #[test]
 fn model_swaps_what_the_recorded_kernels_swapped() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     let given = std::env::var_os("LARGEFOLIO_SWAP");
     let all = given.as_ref().map_or_else(
         || recordings("swap"),
@@ -107,6 +108,7 @@ fn model_swaps_what_the_recorded_kernels_swapped() {
 
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
+    largefolio_testkit::only_in_test_all!("replays these recordings");
     let all = recordings("swap");
     for (of, rules) in [("deb_7.2_amd64_lists", "6.18"), ("deb_6.12_amd64_lists", "6.1")] {
         let kernel = Kernel::parse(rules).unwrap();
