@@ -7,7 +7,7 @@ import unittest
 
 from prometheus import DASHBOARD, ROOT, queries
 
-SAVED = ROOT / "crates/results/src/maps/snapshots/largefolio_results__maps__openmetrics__tests__a_look_is_gauges.snap"
+SAVED = ROOT / "crates/results/src/maps/snapshots/largefolio_results__maps__openmetrics__tests__a_reading_is_exported_as_gauges.snap"
 
 
 class Dashboard(unittest.TestCase):

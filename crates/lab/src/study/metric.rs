@@ -45,7 +45,7 @@ impl Metric {
     /// Parses a metric.
     ///
     /// ```
-    /// use largefolio_sim::study::Metric;
+    /// use largefolio_lab::study::Metric;
     /// let share = Metric::parse("folios.file.by_size.64K.aligned_bytes / folios.file.mapped_bytes")?;
     /// assert!(!share.is_estimate());
     /// assert!(Metric::parse("faults.total /").is_err());

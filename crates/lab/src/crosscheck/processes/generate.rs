@@ -88,7 +88,7 @@ const NR_ALIKE: u64 = 25;
 ///
 /// ```
 /// use largefolio_mm::units::{Order, PageSize};
-/// use largefolio_sim::crosscheck::processes::{ProgramOptions, Topic, generate};
+/// use largefolio_lab::crosscheck::processes::{ProgramOptions, Topic, generate};
 /// let orders = vec![Order::new(4)];
 /// let options = ProgramOptions { topic: Topic::Cow, page: PageSize::K4, orders, nr_steps: 40 };
 /// let program = generate(7, &options);
