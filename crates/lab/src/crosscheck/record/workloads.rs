@@ -65,7 +65,7 @@ impl Filesystem {
     /// Finds a filesystem by name.
     ///
     /// ```
-    /// use largefolio_lab::crosscheck::Filesystem;
+    /// use largefolio_lab::crosscheck::record::Filesystem;
     /// assert_eq!(Filesystem::named("xfs"), Some(Filesystem::Xfs));
     /// ```
     #[must_use]
