@@ -62,7 +62,7 @@ ON_MACHINE := cli files live record
 TESTS := $(sort $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
 test-model:
 	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(ON_MACHINE),$(TESTS)))
-	$(CARGO) test --workspace --doc --quiet
+	$(CARGO) test --workspace --doc --quiet --no-fail-fast
 	python3 -m unittest discover --quiet -s scripts -t scripts
 test-machine:
 	$(RUN_TESTS) $(addprefix --test ,$(ON_MACHINE))

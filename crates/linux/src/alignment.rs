@@ -173,7 +173,7 @@ fn is_placed(loads: &[Load], ground: Ground) -> bool {
 /// has whole pages, so it includes the rest of its first and last page.
 ///
 /// ```
-/// use largefolio_linux::alignment::{Ground, Refusal, covered};
+/// use largefolio_linux::alignment::{Ground, AlignRefusal, covered};
 /// use largefolio_linux::elf::{ElfFile, ElfKind, Load};
 ///
 /// // A linker's default: text at 4K, in a program that is loaded at any multiple of 4K.
@@ -185,7 +185,7 @@ fn is_placed(loads: &[Load], ground: Ground) -> bool {
 ///     covered(&elf, 0, ground, bytes)
 /// };
 /// let text = Load { offset: 0x1000, vaddr: 0x1000, file_bytes: 3 << 20, align: 4096, ..Load::default() };
-/// assert_eq!(of(text, 64 << 10), Err(Refusal::RandomAddress));
+/// assert_eq!(of(text, 64 << 10), Err(AlignRefusal::RandomAddress));
 /// // Linked with -z max-page-size=2097152.
 /// let text = Load { offset: 2 << 20, vaddr: 2 << 20, align: 2 << 20, ..text };
 /// assert_eq!(of(text, 2 << 20), Ok(2 << 20));

@@ -18,9 +18,9 @@ impl RecordEnd {
     /// Returns the exit status that a shell would report: the code, or 128 + the signal.
     ///
     /// ```
-    /// use largefolio_linux::record::Ended;
-    /// assert_eq!(Ended::Code(3).exit_code(), 3);
-    /// assert_eq!(Ended::Signal(2).exit_code(), 130);
+    /// use largefolio_linux::record::RecordEnd;
+    /// assert_eq!(RecordEnd::Code(3).exit_code(), 3);
+    /// assert_eq!(RecordEnd::Signal(2).exit_code(), 130);
     /// ```
     #[must_use]
     pub fn exit_code(self) -> u8 {
