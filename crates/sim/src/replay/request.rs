@@ -48,7 +48,7 @@ pub const AGED_ROUNDS_MAX: u32 = 100;
 /// use largefolio_sim::machine::Machine;
 /// use largefolio_sim::replay::ReplayRequest;
 /// let kernels = vec![Kernel::parse("6.12").unwrap(), Kernel::parse("7.2").unwrap()];
-/// let request = Request { seeds: vec![1, 2], ..ReplayRequest::new(kernels, vec![Machine::named("altra")?]) };
+/// let request = ReplayRequest { seeds: vec![1, 2], ..ReplayRequest::new(kernels, vec![Machine::named("altra")?]) };
 /// assert_eq!(request.specs().unwrap().len(), 2); // Seeds of unfragmented memory are all alike.
 /// assert!(request.has_idle_seeds());
 /// # Ok::<(), largefolio_sim::machine::MachineError>(())
