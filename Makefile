@@ -5,7 +5,9 @@
 #   only in `make test-all`            because
 #   rustdoc, cargo-deny                a tool and a pass over all crates of their own
 #   clippy of tests, and for arm64     `make test` lints what is built for users, and the crates of assembly for arm64
-#   every recording                    the gate replays one program in ten of each, others for each commit
+#   every recording                    the gate replays one in ten, others for each commit; swapping, and that other
+#                                      kernels' rules differ, only here
+#   studies' numbers, calibrating      minutes; the gate calibrates once
 #   cases of a property past 256       each run tries other ones (largefolio_testkit::cases)
 #   long runs of random programs       ten times the programs, twenty times the damaged traces
 #   pages in a browser                 chromium; the gate checks their text
