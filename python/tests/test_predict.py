@@ -37,7 +37,7 @@ def _expected(folio: Folio, *words: str) -> dict[str, Any]:
 
 def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> None:
     words = [str(small), "--kernel", "6.12,7.2+page=64K", "--machine", "altra,grace-64k"]
-    words += ["--memory", "64M,1G", "--swap", "1G", "--fragmentation", "500", "--seed", "1,2"]
+    words += ["--memory", "64M,128M", "--swap", "1G", "--fragmentation", "500", "--seed", "1,2"]
     words += ["--fs", "xfs", "--warm", "--nested", "--reference-ns", "5", "--max-work", "2"]
     words += ["--cgroup", "48M", "--runtime", "12.5s"]
     report = lf.report(
@@ -45,7 +45,7 @@ def test_the_report_is_the_json_of_the_command(folio: Folio, small: Path) -> Non
         ["6.12", "7.2+page=64K"],
         ["altra", "grace-64k"],
         seeds=[1, 2],
-        memory=["64M", 1 << 30],
+        memory=["64M", 128 << 20],
         swap="1G",
         fragmentation=500,
         filesystem="xfs",
@@ -105,7 +105,7 @@ def test_why_takes_two_kernels(small: Path) -> None:
 def test_shares_have_the_names_that_kernels_have(folio: Folio, small: Path) -> None:
     one = lf.Rules("7.1").edit(name="=A")
     other = lf.Rules("7.2").edit("fault-around=4K", name="'-B, \"of\" two\nlines")
-    settings: dict[str, Any] = {"memory": "1G", "fragmentation": 500, "seeds": 2**64 - 1}
+    settings: dict[str, Any] = {"memory": "128M", "fragmentation": 500, "seeds": 2**64 - 1}
     shares = lf.why(small, [one, other], ["altra", "milan"], **settings)
     assert set(shares["kernel_before"].to_pylist()) == {one.name}
     assert set(shares["kernel_after"].to_pylist()) == {other.name}
