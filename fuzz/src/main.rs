@@ -27,7 +27,7 @@ use largefolio_linux::record::recorded_from;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
-use largefolio_report::sweep::{Manifest, NEVER, Request, Sweep, Task, TaskResult};
+use largefolio_results::predict::sweep::{Manifest, NEVER, Request, Sweep, Task, TaskResult};
 use largefolio_results::Forms;
 use largefolio_results::maps::{DiffResult, ElfResult, Show, Sort, State};
 use largefolio_sim::kernel::Kernel;

@@ -4,10 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use largefolio_report::text::Depth;
-use largefolio_report::{
-    Exporter, Html, Json, Parquet, PredictResult, Settings, Text, Tidy, TraceInfo,
-};
+use largefolio_results::predict::text::Depth;
+use largefolio_results::predict::{Exporter, Html, Json, Parquet, PredictResult, Settings, Text, Tidy, TraceInfo};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{self, Budget, CacheState, CellSpec, Cgroup, Fragmented, ReplayError};

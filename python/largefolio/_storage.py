@@ -28,7 +28,7 @@ Options = Mapping[str, Any]
 
 # Seconds between checks for new files of the sweep.
 _PUSH_S = 1.0
-# The sweep's name for a part that replaces others (crates/report/src/sweep/merge.rs).
+# The sweep's name for a part that replaces others (crates/results/src/predict/sweep/merge.rs).
 _MERGING = "_{}.merging"
 _PARQUET = ".parquet"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from distributed import Client
 
 _PATHS = (str, os.PathLike)
-# Names of parts (crates/report/src/sweep/data_set.rs); all other files in the directory are not
+# Names of parts (crates/results/src/predict/sweep/data_set.rs); all other files in the directory are not
 # parts.
 _PART = re.compile("part-[0-9a-fA-F]{32}[.]parquet")
 

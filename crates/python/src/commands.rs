@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-use largefolio_report::ExportError;
+use largefolio_results::ExportError;
 use largefolio_results::maps::{ElfResult, MapsRequest, MapsResult, Selection, elf_kernel};
 use largefolio_results::{Forms as _, Remark};
 use pyo3::prelude::*;

@@ -6,10 +6,10 @@
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
 
-use largefolio_report::ExportError;
-use largefolio_report::sweep::{SweepError, TaskError};
-use largefolio_report::table::TableError;
 use largefolio_results::Error;
+use largefolio_results::ExportError;
+use largefolio_results::predict::sweep::{SweepError, TaskError};
+use largefolio_results::predict::table::TableError;
 use largefolio_sim::explain::WhyError;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;

@@ -23,7 +23,7 @@ mod sweep;
 mod trace;
 
 use largefolio_mm::policy::Point;
-use largefolio_report::sweep::NR_CELLS_OF_A_TASK;
+use largefolio_results::predict::sweep::NR_CELLS_OF_A_TASK;
 use pyo3::prelude::*;
 
 #[pymodule]

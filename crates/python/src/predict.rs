@@ -7,9 +7,8 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use arrow_pyarrow::ToPyArrow as _;
-use largefolio_report::{
-    Exporter, Goal, Json, Options, PredictResult, Settings, Tidy, TraceInfo, table,
-};
+use largefolio_results::Forms as _;
+use largefolio_results::predict::{Goal, Options, PredictResult, Settings, TraceInfo, table};
 use largefolio_sim::explain::{self, Why, WhyQuestion};
 use largefolio_sim::replay::{CellSpec, Outcome, RowsDone, nr_passes, replay_until};
 use largefolio_trace::{Meta, OpenTrace};
@@ -32,21 +31,13 @@ pub(crate) struct Prediction {
 impl Prediction {
     /// The result as `folio predict --json` prints it, with an empty `command_line`.
     fn json(&self, py: Python<'_>) -> Result<String, Failure> {
-        detached(py, || {
-            let mut text = Vec::new();
-            Json.export(&self.report, &mut text)?;
-            Ok(String::from_utf8_lossy(&text).into_owned())
-        })
+        detached(py, || Ok(self.report.json()?))
     }
 
     /// The result as `folio predict --csv` prints it.
     fn csv<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyBytes>, Failure> {
-        let text = detached(py, || {
-            let mut text = Vec::new();
-            Tidy.export(&self.report, &mut text)?;
-            Ok(text)
-        })?;
-        Ok(PyBytes::new(py, &text))
+        let text = detached(py, || Ok(self.report.csv()?))?;
+        Ok(PyBytes::new(py, text.as_bytes()))
     }
 
     /// The result as one record batch, one row per cell.

@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use largefolio_report::sweep::local::{self, Callbacks};
-use largefolio_report::sweep::{
+use largefolio_results::predict::sweep::local::{self, Callbacks};
+use largefolio_results::predict::sweep::{
     self, Counts, IsStopped, RunEnding, SetAside, SweepError, SweepRequest, TaskResult,
 };
 use largefolio_sim::sweep::CellId;

@@ -22,11 +22,11 @@ mod sentences;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
+use crate::predict::Goal;
 use largefolio_linux::alignment::Placed;
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remedies::verbs::{LiveVerbs, Verbs as _};
 use largefolio_linux::run::Fallback;
-use largefolio_report::Goal;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::CacheState;
 use largefolio_trace::{Meta, OpenTrace};
@@ -184,7 +184,7 @@ impl Question {
             left_out,
             candidates,
             plan,
-            run: largefolio_report::figures::run_base(&unchanged.estimate),
+            run: crate::figures::run_base(&unchanged.estimate),
             remarks,
         })
     }
@@ -215,7 +215,7 @@ impl Question {
             Goal::Time => one.time,
             Goal::Memory => Some(Interval::exact(one.memory_percent)),
             Goal::Faults => {
-                let ratio = largefolio_report::figures::ratio(one.faults, all[0].faults.max(1));
+                let ratio = crate::figures::ratio(one.faults, all[0].faults.max(1));
                 Some(Interval::exact(100.0 * (ratio - 1.0)))
             }
         }

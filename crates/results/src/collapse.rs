@@ -3,13 +3,13 @@
 use std::fmt::Write as _;
 use std::io;
 
+use crate::ExportError;
+use crate::cells::Cells;
+use crate::figures;
 use largefolio_linux::collapse::{
     CollapseKind, CollapseOutcome, CollapseRequest, Collapsed, Forecast, Left,
 };
 use largefolio_linux::shell::compact_memory;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
-use largefolio_report::figures;
 use largefolio_trace::shown;
 use rustix::io::Errno;
 use serde::Serialize;

@@ -2,12 +2,12 @@
 
 use std::io;
 
+use crate::ExportError;
 use largefolio_linux::calibrate::CalibrateError;
 use largefolio_linux::calibrate::anon::BenchError;
 use largefolio_linux::calibrate::stubs::StubsError;
 use largefolio_linux::census::CensusError;
 use largefolio_linux::census::file::FileError;
-use largefolio_report::ExportError;
 use largefolio_sim::bench::AnonBenchError;
 use largefolio_sim::kernel::KernelError;
 use largefolio_sim::machine::MachineError;

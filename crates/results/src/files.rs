@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
+use crate::figures::printable;
 use largefolio_linux::persist::{Listed, Planned, State};
 use largefolio_linux::shell::as_root;
 use largefolio_linux::tune::files::{Removal, Taken};
-use largefolio_report::figures::printable;
 use serde::Serialize;
 
 #[derive(Debug, Serialize)]

@@ -1,7 +1,12 @@
 //! The output formats of every result.
 
-use largefolio_report::{ExportError, json};
+use std::io;
+
+use parquet::errors::ParquetError;
 use serde::Serialize;
+
+use crate::json;
+use crate::predict::table::TableError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -10,6 +15,8 @@ pub enum Form {
     Csv,
 }
 
+/// A result in every format. Predictions can also be written as Parquet
+/// ([`parquet::file`](crate::predict::parquet::file)); results with a page have a method `page`.
 pub trait Forms: Serialize {
     fn text(&self) -> String;
 
@@ -34,6 +41,27 @@ pub trait Forms: Serialize {
             Form::Text => Ok(self.text()),
             Form::Json => self.json(),
             Form::Csv => self.csv(),
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExportError {
+    #[error("cannot write the result: {0}")]
+    Io(#[from] io::Error),
+    #[error("cannot write the result as JSON: {0}")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error("cannot write the result as Parquet: {0}")]
+    Parquet(#[from] ParquetError),
+}
+
+impl From<csv::Error> for ExportError {
+    fn from(error: csv::Error) -> Self {
+        match error.into_kind() {
+            csv::ErrorKind::Io(error) => Self::Io(error),
+            kind => Self::Io(io::Error::other(format!("{kind:?}"))),
         }
     }
 }

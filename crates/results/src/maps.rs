@@ -28,9 +28,9 @@ mod table;
 mod text;
 mod view;
 
+use crate::ExportError;
+use crate::html::frame::Page;
 use largefolio_mm::rules::sizes::FileSizes;
-use largefolio_report::ExportError;
-use largefolio_report::html::frame::Page;
 use largefolio_sim::kernel::Kernel;
 
 use crate::form::{Form, Forms};

@@ -1,7 +1,7 @@
-//! The shared parts of the verbs' pages; `largefolio_report::html` draws them.
+//! The shared parts of the verbs' pages; [`crate::html`] draws them.
 
-use largefolio_report::html::frame::{Basis, Section};
-use largefolio_report::html::markup::Markup;
+use crate::html::frame::{Basis, Section};
+use crate::html::markup::Markup;
 
 pub(crate) fn section(
     id: &'static str,

@@ -1,8 +1,8 @@
 //! The wording of remedies, and the choice of the leading one; both are the same in text, pages and
 //! advice.
 
+use crate::figures;
 use largefolio_linux::remedies::{Remedy, Restart};
-use largefolio_report::figures;
 
 /// Returns the remedy that an answer begins with, and its subject. A remedy that mostly adds new
 /// memory does not lead, and neither does one with less than half of the largest gain.

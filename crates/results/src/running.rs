@@ -5,13 +5,13 @@ mod settings;
 use std::cell::OnceCell;
 use std::path::Path;
 
+use crate::figures;
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::proc::Processor;
 use largefolio_linux::shell::as_root;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_mm::units::PageSize;
-use largefolio_report::figures;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::{Kernel, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};

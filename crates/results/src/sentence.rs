@@ -1,6 +1,6 @@
 //! An answer in one sentence for text and page: figures and the words between them.
 
-use largefolio_report::html::markup::Markup;
+use crate::html::markup::Markup;
 
 pub(crate) enum Piece {
     Text(String),

@@ -2,16 +2,16 @@
 
 use std::fmt::Write as _;
 
+use crate::ExportError;
+use crate::cells::Cells;
+use crate::figures::counted;
+use crate::json;
 use largefolio_linux::persist::{Listed, Planned};
 use largefolio_linux::tune::entry::Entry;
 use largefolio_linux::tune::files::Taken;
 use largefolio_linux::tune::plan::{ChangeSet, Missing};
 use largefolio_linux::tune::record::Undone;
 use largefolio_linux::tune::warnings::Warning;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
-use largefolio_report::figures::counted;
-use largefolio_report::json;
 use serde::Serialize;
 
 use crate::files::{self, FileRow};

@@ -6,8 +6,8 @@ mod prediction;
 mod result;
 mod sentences;
 
-use largefolio_report::ExportError;
-use largefolio_report::html::frame::Page;
+use crate::ExportError;
+use crate::html::frame::Page;
 
 use crate::Forms;
 

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::ExportError;
+use crate::cells::Cells;
+use crate::figures::{self, printable};
 use largefolio_linux::persist::Planned;
 use largefolio_linux::warm::{WarmRefusal, Warmed};
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
-use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 

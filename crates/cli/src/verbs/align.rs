@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use largefolio_linux::align::{self, Copied};
-use largefolio_report::figures;
+use largefolio_results::figures;
 use largefolio_trace::shown;
 
 use super::values;

@@ -1,6 +1,6 @@
 //! The option `--report FILE.html`, and its file.
 //!
-//! Each page is defined next to its result in `largefolio_results`, and `largefolio_report::html`
+//! Each page is defined next to its result in `largefolio_results`, and `largefolio_results::html`
 //! draws it. A page contains its data as JSON: the output of `--json`, or only the part that the
 //! page shows if the output has no size limit.
 
@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use largefolio_report::ExportError;
-use largefolio_report::html::frame::Page;
+use largefolio_results::ExportError;
+use largefolio_results::html::frame::Page;
 use largefolio_trace::{disk, shown};
 
 use crate::console::Console;

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
-use largefolio_report::sweep::SweepRequest;
-use largefolio_report::text::Depth;
-use largefolio_report::{Goal, Settings};
+use largefolio_results::predict::sweep::SweepRequest;
+use largefolio_results::predict::text::Depth;
+use largefolio_results::predict::{Goal, Settings};
 use largefolio_sim::cost::Walks;
 use largefolio_sim::explain;
 use largefolio_sim::kernel::{Kernel, with_policies};

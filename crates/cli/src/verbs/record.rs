@@ -14,7 +14,7 @@ use largefolio_linux::record::live::LiveRecording;
 use largefolio_linux::record::{
     self, Progress, RecordError, RecordOutcome, RecorderKind, Unrecorded,
 };
-use largefolio_report::figures;
+use largefolio_results::figures;
 use largefolio_trace::{PlainRun, shown};
 
 use self::live::LiveArgs;

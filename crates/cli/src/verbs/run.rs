@@ -8,7 +8,7 @@ use largefolio_linux::run::{
     self, ChildEnd, Heap, Launch, ProgramRequest, RunError, Samples, Sampling, Watched,
 };
 use largefolio_linux::warm::Warmed;
-use largefolio_report::figures::{self, printable};
+use largefolio_results::figures::{self, printable};
 
 use super::values::{self, ProgramArgs};
 use crate::console::{say, warn};

@@ -16,7 +16,7 @@ use largefolio_linux::verify::rounds::{Measure, Rounds, Until, alternate};
 use largefolio_linux::verify::server::Ready;
 use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, VerifyQuestion};
-use largefolio_report::figures::printable;
+use largefolio_results::figures::printable;
 use largefolio_results::verify::{PredictedChange, VerifyPrediction, VerifyResult};
 use largefolio_results::{Form, Forms as _};
 

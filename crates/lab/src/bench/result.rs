@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use largefolio_linux::measure::{Series, Spread};
 use largefolio_linux::proc;
 use largefolio_linux::system::Live;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
+use largefolio_results::ExportError;
+use largefolio_results::cells::Cells;
 use serde::Serialize;
 
 use largefolio_results::{Forms, running};

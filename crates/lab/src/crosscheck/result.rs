@@ -16,7 +16,7 @@ mod rows;
 mod text;
 mod workloads;
 
-use largefolio_report::ExportError;
+use largefolio_results::ExportError;
 
 use largefolio_results::Forms;
 

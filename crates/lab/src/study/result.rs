@@ -14,7 +14,7 @@ mod summary;
 mod table;
 mod text;
 
-use largefolio_report::ExportError;
+use largefolio_results::ExportError;
 
 use largefolio_results::Forms;
 

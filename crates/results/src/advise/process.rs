@@ -11,12 +11,12 @@
 
 use std::fmt::Write as _;
 
+use crate::ExportError;
+use crate::cells::Cells;
+use crate::figures::{self, printable};
 use largefolio_linux::reasons::Finding;
 use largefolio_linux::remedies::{Remedy, Restart};
 use largefolio_linux::system::Live;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
-use largefolio_report::figures::{self, printable};
 use largefolio_trace::shown;
 use serde::Serialize;
 
@@ -237,8 +237,7 @@ impl Forms for ProcessAdvice {
     }
 
     fn csv(&self) -> Result<String, ExportError> {
-        let mut out = Vec::new();
-        let mut cells = Cells::new(&mut out);
+        let mut cells = Cells::text();
         cells.record([
             "command",
             "start",
@@ -275,9 +274,7 @@ impl Forms for ProcessAdvice {
                 when,
             ])?;
         }
-        cells.flush()?;
-        drop(cells);
-        Ok(String::from_utf8_lossy(&out).into_owned())
+        cells.into_text()
     }
 }
 

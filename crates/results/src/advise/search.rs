@@ -11,7 +11,7 @@
 
 use std::ops::ControlFlow;
 
-use largefolio_report::Goal;
+use crate::predict::Goal;
 use largefolio_sim::cost::Walks;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
@@ -194,7 +194,7 @@ fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
     let memory = Goal::Memory.change(row, plain).map_or(0.0, |change| change.mid);
     Candidate {
         time: Goal::Time.change(row, plain),
-        memory_bytes: largefolio_report::memory_bytes(row),
+        memory_bytes: crate::predict::memory_bytes(row),
         memory_percent: memory,
         faults: row.faults.total,
         is_frontier: false,

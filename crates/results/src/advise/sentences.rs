@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 use std::iter;
 
+use crate::ExportError;
+use crate::cells::Cells;
+use crate::figures::{self, points, printable};
+use crate::predict::Goal;
 use largefolio_linux::shell::{as_root, as_typed, quoted};
-use largefolio_report::cells::Cells;
-use largefolio_report::figures::{self, points, printable};
-use largefolio_report::{ExportError, Goal};
 use largefolio_sim::interval::Interval;
 
 use super::{Advice, Candidate, Plan, Step};
@@ -36,8 +37,7 @@ impl Forms for Advice {
     }
 
     fn csv(&self) -> Result<String, ExportError> {
-        let mut out = Vec::new();
-        let mut cells = Cells::new(&mut out);
+        let mut cells = Cells::text();
         cells.record([
             "choices",
             "run_change_low",
@@ -62,9 +62,7 @@ impl Forms for Advice {
                 self.plan.as_ref().is_some_and(|plan| plan.candidate == nr).to_string(),
             ])?;
         }
-        cells.flush()?;
-        drop(cells);
-        Ok(String::from_utf8_lossy(&out).into_owned())
+        cells.into_text()
     }
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use crate::ExportError;
 use largefolio_linux::calibrate::{Calibration, Curve, Pace, Pages, Point, Side};
 use largefolio_linux::measure::Spread;
-use largefolio_report::ExportError;
 use largefolio_sim::machine::Quantity;
 use serde::Serialize;
 

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::figures::{self, printable};
 use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::figures::{self, printable};
 
 use super::change::{self, Fate};
 use super::diff::{by_file, moved_bytes, sizes};

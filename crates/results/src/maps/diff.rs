@@ -3,11 +3,11 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use crate::ExportError;
+use crate::cells::Cells;
 use largefolio_linux::census::Access;
 use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
 use serde::Serialize;
 
 use super::change::{self, Fate, Pair};

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::figures::{self, printable};
 use largefolio_linux::census::folios::Tally;
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::figures::{self, printable};
 
 use super::diff::{CellChange, DiffResult, DiffRow, ProcessChange};
 use super::plain::shortened;

@@ -4,12 +4,12 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use crate::ExportError;
+use crate::cells::Cells;
 use largefolio_linux::alignment::{self, AlignRefusal, Ground};
 use largefolio_linux::elf::{Class, ElfError, ElfFile, ElfKind, Load};
 use largefolio_mm::mapping::disk::Disk;
 use largefolio_mm::rules::Rules;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 use serde::Serialize;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeSet;
 
-use largefolio_report::ExportError;
-use largefolio_report::figures::{self, size};
-use largefolio_report::html::bars::{Bar, BarPart, bars};
-use largefolio_report::html::frame::{Basis, Page, TABLE_END, figure, table_head};
-use largefolio_report::html::markup::Markup;
-use largefolio_report::html::sizes::{class, legend};
+use crate::ExportError;
+use crate::figures::{self, size};
+use crate::html::bars::{Bar, BarPart, bars};
+use crate::html::frame::{Basis, Page, TABLE_END, figure, table_head};
+use crate::html::markup::Markup;
+use crate::html::sizes::{class, legend};
 use serde::Serialize;
 
 use super::elf::{ElfCounts, ElfResult, FileView, SegmentView};

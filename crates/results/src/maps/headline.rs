@@ -1,7 +1,7 @@
 //! The share of memory in large folios, in a sentence.
 
+use crate::figures::{self, percent, size};
 use largefolio_linux::census::Access;
-use largefolio_report::figures::{self, percent, size};
 
 use super::summary::Sizes;
 use crate::sentence::{Piece, figure, text};

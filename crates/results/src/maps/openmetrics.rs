@@ -15,12 +15,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use crate::figures::printable;
 use largefolio_linux::census::cgroup::Group;
 use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
 use largefolio_linux::census::{Access, Census};
 use largefolio_linux::system::{Live, System as _};
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::figures::printable;
 
 use super::plain::plain;
 use super::reading::Reading;

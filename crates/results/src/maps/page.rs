@@ -3,16 +3,16 @@
 
 use std::collections::BTreeSet;
 
+use crate::ExportError;
+use crate::figures::{self, percent, size};
+use crate::html::bars::{Bar, BarPart, bars};
+use crate::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
+use crate::html::markup::Markup;
+use crate::html::runs::{Drawn, Strip};
+use crate::html::sizes::{class, legend};
 use largefolio_linux::census::Access;
 use largefolio_linux::remedies::Remedy;
 use largefolio_linux::system::Live;
-use largefolio_report::ExportError;
-use largefolio_report::figures::{self, percent, size};
-use largefolio_report::html::bars::{Bar, BarPart, bars};
-use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
-use largefolio_report::html::markup::Markup;
-use largefolio_report::html::runs::{Drawn, Strip};
-use largefolio_report::html::sizes::{class, legend};
 
 use super::headline::{self, LARGE_BYTES};
 use super::plain::shortened;

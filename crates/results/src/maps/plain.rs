@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
+use crate::figures::printable;
 use largefolio_linux::census::maps::Vma;
-use largefolio_report::figures::printable;
 
 pub(super) fn plain(path: &Path) -> String {
     path.to_string_lossy().into_owned()

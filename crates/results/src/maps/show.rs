@@ -1,6 +1,6 @@
 //! Options for how much of a reading is shown.
 
-use largefolio_report::prose::hanging;
+use crate::prose::hanging;
 
 use super::group::Sort;
 

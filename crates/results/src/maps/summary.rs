@@ -311,7 +311,7 @@ impl<'a> Summary<'a> {
         self.nr_files_not_shown = files.len().saturating_sub(NR_ROWS_MAX);
         files.truncate(NR_ROWS_MAX);
         for file in &files {
-            let about = largefolio_report::figures::bytes(file.len_bytes);
+            let about = crate::figures::bytes(file.len_bytes);
             self.files.push(self.named(plain(&file.path), about, &file.tally));
         }
         files.retain(|file| file.tally.all().mapped_bytes() > 0);

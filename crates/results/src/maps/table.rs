@@ -2,6 +2,7 @@
 
 use std::cmp::Ordering;
 
+use crate::figures;
 use comfy_table::{
     Cell, CellAlignment, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
 };
@@ -9,7 +10,6 @@ use largefolio_linux::census::Access;
 use largefolio_linux::census::folios::{Size, Tally};
 use largefolio_linux::geometry::Geometry;
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::figures;
 
 const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())

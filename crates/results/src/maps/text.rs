@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::figures::{self, printable};
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFiles;
 use largefolio_linux::census::folios::{self, MemoryKind, Size};
@@ -10,7 +11,6 @@ use largefolio_linux::geometry::Geometry;
 use largefolio_linux::reasons::Refusal;
 use largefolio_linux::remedies::Remedy;
 use largefolio_mm::rules::sizes::size_name;
-use largefolio_report::figures::{self, printable};
 
 use super::group::{self, REMEDIES_MAX, Subject};
 use super::headline;

@@ -1,5 +1,7 @@
 //! The result as data: JSON, and CSV with one row per process, mapping, kind and folio size.
 
+use crate::ExportError;
+use crate::cells::Cells;
 use largefolio_linux::census::cgroup::MemoryLimit;
 use largefolio_linux::census::file::CachedFile;
 use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
@@ -7,8 +9,6 @@ use largefolio_linux::census::process::{Mapping, Process};
 use largefolio_linux::census::{Access, Census, Skipped};
 use largefolio_linux::reasons::Reason;
 use largefolio_linux::remedies::Remedy;
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
 use serde::Serialize;
 
 use super::plain::plain;

@@ -13,8 +13,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
+use crate::figures;
 use largefolio_linux::tune::catalog::Catalog;
-use largefolio_report::figures;
 use largefolio_sim::kernel::Kernel;
 
 use crate::Remark;

@@ -1,12 +1,10 @@
 //! The comparison as a page: the verdict, every round, every quantity, reasons for doubt, and the
 //! prediction.
 
-use largefolio_report::ExportError;
-use largefolio_report::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
-use largefolio_report::html::lanes::{
-    Axis, Guide, Lane, Mark, Point, Shape, Side, field, key, lanes,
-};
-use largefolio_report::html::markup::Markup;
+use crate::ExportError;
+use crate::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
+use crate::html::lanes::{Axis, Guide, Lane, Mark, Point, Shape, Side, field, key, lanes};
+use crate::html::markup::Markup;
 
 use super::prediction::PredictedChange;
 use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};

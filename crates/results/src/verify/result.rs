@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
+use crate::ExportError;
+use crate::figures::printable;
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::timed_run::memory_sample::MemorySample;
 use largefolio_linux::verify::metric::Better;
 use largefolio_linux::verify::rounds::{LoadRun, NR_ROUNDS_MIN, Rounds};
 use largefolio_linux::verify::threshold::{Threshold, ThresholdOutcome};
 use largefolio_linux::verify::verdict::{self, Compared, Judged, Verdict, VerifyQuestion, doubts};
-use largefolio_report::ExportError;
-use largefolio_report::figures::printable;
 use serde::Serialize;
 
 use super::prediction::PredictedChange;

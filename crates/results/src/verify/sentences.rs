@@ -1,11 +1,11 @@
 //! Formats a comparison's sentences and numbers.
 
+use crate::figures;
 use largefolio_linux::measure::bootstrap::Interval;
 use largefolio_linux::verify::proof::Dropped;
 use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 use largefolio_linux::verify::threshold::Undecided;
 use largefolio_linux::verify::verdict::Doubt;
-use largefolio_report::figures;
 
 const NR_NAMED: usize = 8;
 

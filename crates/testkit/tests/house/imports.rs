@@ -19,7 +19,6 @@ const CRATES: &[&str] = &[
     "preload",
     "python",
     "recorder",
-    "report",
     "results",
     "sim",
     "trace",

@@ -4,9 +4,8 @@ use std::io::{IsTerminal, stdout};
 
 use anyhow::{Result, bail};
 use clap::Args;
-use largefolio_report::text::Depth;
-use largefolio_report::{Exporter, Json, Parquet, Text, Tidy};
-use largefolio_results::Form;
+use largefolio_results::predict::{Depth, PredictResult, TextStyle, parquet, text};
+use largefolio_results::{ExportError, Form, Forms as _};
 
 use crate::console::Console;
 use crate::verbs::values::FormArgs;
@@ -56,16 +55,20 @@ impl FrameForm {
         matches!(self, Self::Plain(Form::Json | Form::Text))
     }
 
-    pub(super) fn exporter(self, sink: Sink, depth: Depth) -> Box<dyn Exporter> {
-        match self {
-            Self::Parquet => Box::new(Parquet),
-            Self::Plain(Form::Json) => Box::new(Json),
-            Self::Plain(Form::Csv) => Box::new(Tidy),
-            Self::Plain(Form::Text) => Box::new(Text {
-                width: Console::width(),
-                is_styled: sink == Sink::Stream && Console::is_styled(),
-                depth,
-            }),
-        }
+    pub(super) fn written(
+        self,
+        report: &PredictResult,
+        sink: Sink,
+        depth: Depth,
+    ) -> Result<Vec<u8>, ExportError> {
+        let text = match self {
+            Self::Parquet => return parquet::file(report),
+            Self::Plain(Form::Text) => {
+                let is_styled = sink == Sink::Stream && Console::is_styled();
+                text::text(report, TextStyle { width: Console::width(), is_styled, depth })
+            }
+            Self::Plain(form) => report.written(form)?,
+        };
+        Ok(text.into_bytes())
     }
 }

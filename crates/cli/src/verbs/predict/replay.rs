@@ -5,9 +5,8 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use largefolio_report::text::Depth;
-use largefolio_report::{
-    Absent, Exporter, Goal, Html, Options, PredictResult, Settings, TraceInfo,
+use largefolio_results::predict::{
+    Absent, Depth, Goal, Options, PredictResult, Settings, TraceInfo,
 };
 use largefolio_sim::explain::{Why, WhyError, WhyQuestion};
 use largefolio_sim::replay::{
@@ -77,13 +76,10 @@ impl ReplayPlan {
         {
             console::warn(&sentence);
         }
-        let mut result = Vec::new();
         let sink = if self.output.is_some() { Sink::File } else { Sink::Stream };
-        self.form.exporter(sink, self.depth).export(&report, &mut result)?;
+        let result = self.form.written(&report, sink, self.depth)?;
         if let Some(path) = &self.report {
-            let mut page = Vec::new();
-            Html.export(&report, &mut page)?;
-            console.deliver(&page, Some(path))?;
+            console.deliver(report.page()?.html().as_bytes(), Some(path))?;
         }
         console.deliver(&result, self.output.as_deref())?;
         Ok(if report.rows.is_empty() { Exit::No } else { Exit::Done })

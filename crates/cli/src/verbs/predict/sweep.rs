@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use largefolio_linux::signals::Stop;
-use largefolio_report::figures::{counted, grouped};
-use largefolio_report::json;
-use largefolio_report::sweep::local::{self, Callbacks};
-use largefolio_report::sweep::manifest::SweepRun;
-use largefolio_report::sweep::{
+use largefolio_results::figures::{counted, grouped};
+use largefolio_results::json;
+use largefolio_results::predict::sweep::local::{self, Callbacks};
+use largefolio_results::predict::sweep::manifest::SweepRun;
+use largefolio_results::predict::sweep::{
     Counts, Failure, IsStopped, Manifest, RunEnding, Sweep, SweepError, SweepRequest,
 };
 use largefolio_trace::disk::MadeDirs;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
 use clap::{Args, Subcommand, ValueEnum};
-use largefolio_report::figures;
+use largefolio_results::figures;
 use largefolio_trace::generate::{
     Advice, GenerateError, Library, LinkedFor, RandomReads, ReadWay, RetStubs, SequentialReads,
     Server, Snapshots, SweepOrder, Workload, ZipfMix,

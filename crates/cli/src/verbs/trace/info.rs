@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use largefolio_report::figures;
-use largefolio_report::json;
+use largefolio_results::figures;
+use largefolio_results::json;
 use largefolio_trace::{Info, Op, Reader};
 
 use crate::console::{self, Console};

@@ -14,7 +14,7 @@ use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::verify::proof::Trace;
 use largefolio_linux::verify::rounds::{Arm, ArmError};
 use largefolio_linux::warm;
-use largefolio_report::figures;
+use largefolio_results::figures;
 use largefolio_results::verify::{Change, SettingRow};
 use largefolio_trace::shown;
 

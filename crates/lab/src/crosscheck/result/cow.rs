@@ -8,7 +8,7 @@ use crate::crosscheck::Recording;
 use crate::crosscheck::processes::{ProcessProgram, ProgramRow, Programs};
 use crate::crosscheck::record::cow::CowRun;
 use crate::crosscheck::record::{CrosscheckError, SettingChange};
-use largefolio_report::{ExportError, figures};
+use largefolio_results::{ExportError, figures};
 use largefolio_sim::kernel::Kernel;
 use serde::Serialize;
 
@@ -212,7 +212,7 @@ impl CowResult {
     /// # Errors
     /// Never in practice: the result is names and numbers.
     pub fn json(&self) -> Result<String, ExportError> {
-        Ok(largefolio_report::json::pretty(self)?)
+        Ok(largefolio_results::json::pretty(self)?)
     }
 }
 

@@ -1,7 +1,7 @@
 //! The result of a check as CSV.
 
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
+use largefolio_results::ExportError;
+use largefolio_results::cells::Cells;
 
 use super::labels::outcome;
 use super::rows::CrosscheckResult;

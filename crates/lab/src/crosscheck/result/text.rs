@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use crate::crosscheck::Aspect;
 use largefolio_linux::shell::as_root;
-use largefolio_report::figures;
+use largefolio_results::figures;
 
 use super::labels::{label_of, outcome};
 use super::rows::{CrosscheckOutcome as Outcome, CrosscheckResult, CrosscheckRow as Row};

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use crate::crosscheck::record::workloads::{files, limited, packaged};
 use crate::crosscheck::record::{FileSpec, Filesystem, Random, Workload};
-use largefolio_report::{ExportError, json};
+use largefolio_results::{ExportError, json};
 use serde_json::json;
 
 use super::live::repeat;

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::study::{CountFinding, CurveFinding, LimitFinding, LineFinding, Series};
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
+use largefolio_results::ExportError;
+use largefolio_results::cells::Cells;
 
 use super::columns::{columns, number, wrapped};
 use super::record::Record;
@@ -111,7 +111,7 @@ pub(super) fn mib(bytes: u64) -> String {
 }
 
 pub(super) fn add_csv(
-    csv: &mut Cells<Vec<u8>>,
+    csv: &mut Cells,
     study: &str,
     curve: &CurveFinding,
 ) -> Result<(), ExportError> {

@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::study::{ChangeFinding, FrontierCount, FrontierFinding, FrontierLine};
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
+use largefolio_results::ExportError;
+use largefolio_results::cells::Cells;
 
 use super::columns::{columns, signed, wrapped};
 use super::record::Record;
@@ -106,7 +106,7 @@ pub(super) fn changes(line: &FrontierLine, program: Option<usize>) -> String {
 }
 
 pub(super) fn add_csv(
-    csv: &mut Cells<Vec<u8>>,
+    csv: &mut Cells,
     study: &str,
     frontier: &FrontierFinding,
 ) -> Result<(), ExportError> {

@@ -1,8 +1,8 @@
 //! Findings, and how many of their rows count and match; JSON and CSV.
 
 use crate::study::{self, Closeness, Derivation, Finding, RowFinding, Score};
-use largefolio_report::ExportError;
-use largefolio_report::cells::Cells;
+use largefolio_results::ExportError;
+use largefolio_results::cells::Cells;
 use serde::Serialize;
 
 use super::record::Record;

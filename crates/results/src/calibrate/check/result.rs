@@ -6,9 +6,9 @@
 
 use std::fmt::Write as _;
 
+use crate::ExportError;
 use largefolio_linux::calibrate::Pace;
 use largefolio_linux::measure::Spread;
-use largefolio_report::ExportError;
 use largefolio_sim::interval::Interval;
 use serde::Serialize;
 

@@ -14,8 +14,8 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use largefolio_report::prose::hanging;
 use largefolio_results::maps::{Grid, Picture, shortened};
+use largefolio_results::prose::hanging;
 use ratatui::Frame;
 use ratatui::layout::Rect;
 use ratatui::style::{Modifier, Style};

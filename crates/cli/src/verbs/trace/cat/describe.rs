@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use largefolio_report::figures;
+use largefolio_results::figures;
 use largefolio_trace::event::abi::MAP_SHARED;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Meta, Op};

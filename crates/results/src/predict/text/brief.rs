@@ -1,0 +1,56 @@
+//! The table in a few lines: the numbers that decide the verdict, and those that users look for
+//! first.
+
+use largefolio_sim::interval::Interval;
+use largefolio_sim::replay::Outcome;
+
+use super::measures::cgroup_lines;
+use super::section::{Section, SectionLine};
+use crate::figures::{points, size};
+use crate::predict::sums::{LARGE_BYTES, large_bytes, memory_bytes};
+
+/// Returns the lines; lines that are zero in every cell are hidden.
+pub(super) fn section(rows: &[Outcome]) -> Section {
+    let counts = |label: &str, get: fn(&Outcome) -> u64| {
+        SectionLine::counts(label, rows.iter().map(get).collect())
+    };
+    let bytes = |label: &str, get: fn(&Outcome) -> u64| {
+        SectionLine::bytes(label, rows.iter().map(get).collect())
+    };
+    let large = |what: &str, get: fn(&Outcome) -> (u64, u64)| {
+        let label = format!("{what} in {} and larger", size(LARGE_BYTES));
+        SectionLine::shares(label, rows.iter().map(get).collect())
+    };
+    let changes = |show: &dyn Fn(Interval) -> String| -> Vec<String> {
+        let of = |row: &Outcome| row.estimate.run_change.map_or(String::new(), show);
+        rows.iter().map(of).collect()
+    };
+    let known = rows.iter().all(|row| row.estimate.total_ns.is_some());
+    let time = rows.iter().map(|row| row.estimate.total_ns).collect();
+    let mut lines = vec![
+        SectionLine::texts("run time", changes(&|change| format!("{}%", points(change.mid)))),
+        SectionLine::texts(
+            "  within",
+            changes(&|change| format!("{} .. {}", points(change.low), points(change.high))),
+        ),
+    ];
+    if known {
+        lines.push(SectionLine::times("time of memory management", time));
+    }
+    lines.extend([
+        large("text", |row| (large_bytes(&row.folios.text), row.folios.text.mapped_bytes)),
+        large("private memory", |row| {
+            (large_bytes(&row.folios.anon), row.folios.anon.mapped_bytes)
+        }),
+        large("shared memory", |row| {
+            (large_bytes(&row.folios.shmem), row.folios.shmem.mapped_bytes)
+        }),
+        counts("walks, instructions", |row| row.tlb.instruction.l2_misses),
+        counts("walks, data", |row| row.tlb.data.l2_misses),
+        counts("faults", |row| row.faults.total),
+        bytes("read from files", |row| row.reads.bytes),
+        bytes("memory", memory_bytes),
+    ]);
+    lines.extend(cgroup_lines(rows));
+    Section::new("", lines)
+}
