@@ -27,7 +27,7 @@ use largefolio_linux::record::recorded_from;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
-use largefolio_results::predict::sweep::{Manifest, NEVER, Request, Sweep, Task, TaskResult};
+use largefolio_results::predict::sweep::{Manifest, NEVER, SweepRequest, Sweep, Task, TaskResult};
 use largefolio_results::Forms;
 use largefolio_results::maps::{DiffResult, ElfResult, Show, Sort, State};
 use largefolio_sim::kernel::Kernel;
@@ -213,11 +213,11 @@ fn swept(dir: &Path) -> (Sweep, Task) {
     let trace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../traces/demo.folio");
     let kernels = vec![Kernel::parse("6.12").expect("a kernel")];
     let machines = vec![Machine::named("altra").expect("a machine")];
-    let request = Request {
+    let request = SweepRequest {
         command_line: Vec::new(),
         traces: vec![trace],
         copies: BTreeMap::new(),
-        cells: replay::Request::new(kernels, machines),
+        cells: replay::SweepRequest::new(kernels, machines),
     };
     let sweep = Sweep::open(dir, &request, NEVER).expect("a sweep");
     let task = sweep.missing(1).pop().expect("nothing is done yet");

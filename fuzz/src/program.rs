@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::sync::OnceLock;
 
-use largefolio_results::predict::text::Depth;
-use largefolio_results::predict::{Exporter, Html, Json, Parquet, PredictResult, Settings, Text, Tidy, TraceInfo};
+use largefolio_results::Forms as _;
+use largefolio_results::predict::{Options, PredictResult, Settings, TraceInfo, parquet};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{self, Budget, CacheState, CellSpec, Cgroup, Fragmented, ReplayError};
@@ -178,15 +178,16 @@ pub fn predict(data: &[u8], path: &Path) {
         Err(_) => return,
     };
     let trace = TraceInfo::new("program.folio", &meta);
-    let result = PredictResult::new(Vec::new(), trace, Settings::default(), rows);
-    let mut out = Vec::new();
+    let settings = Settings::default();
+    let result = PredictResult::new(Vec::new(), trace, settings, rows, Options::default());
     let written = match data.last().unwrap_or(&0) % 32 {
-        0 => Json.export(&result, &mut out),
-        1 => Tidy.export(&result, &mut out),
-        2 => Html.export(&result, &mut out),
-        3 => Parquet.export(&result, &mut out),
+        0 => result.json().map(drop),
+        1 => result.csv().map(drop),
+        2 => result.page().map(|page| drop(page.html())),
+        3 => parquet::file(&result).map(drop),
         4 => {
-            Text { width: 100, is_styled: false, depth: Depth::default() }.export(&result, &mut out)
+            drop(result.text());
+            Ok(())
         }
         _ => return,
     };
