@@ -7,7 +7,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::console::Console;
 use crate::errors::Exit;
-use crate::parse::{command_line, parsed};
+use crate::parse::parsed;
 use crate::verbs::advise::AdviseArgs;
 use crate::verbs::align::AlignArgs;
 use crate::verbs::calibrate::CalibrateArgs;
@@ -23,6 +23,7 @@ use crate::verbs::trace::TraceArgs;
 use crate::verbs::tune::TuneArgs;
 use crate::verbs::verify::VerifyArgs;
 use crate::verbs::warm::WarmArgs;
+use crate::verbs::{Invocation, VerbArgs as _};
 
 /// Show which folio sizes back a program, under any kernel on any machine.
 ///
@@ -84,36 +85,34 @@ pub(crate) fn run() -> Result<Exit> {
              build it with `cargo build --release --bin folio-lab`"
         );
     }
-    parsed(|cli: Cli, command, console| {
-        if cli.verbose {
-            bail!("--verbose adds facts to --version; add --version, or leave --verbose out");
-        }
-        execute(cli.verb, command, console)
-    })
+    parsed(execute)
 }
 
-fn execute(verb: Verb, command: &[OsString], console: &mut Console) -> Result<Exit> {
-    match verb {
-        Verb::Record(args) => args.plan(&command_line(command))?.run(console),
-        Verb::Predict(args) => args.plan(command_line(command))?.run(console),
-        Verb::Advise(args) => {
-            args.plan(command_line(command))?.run(console, &mut |more, console| {
-                let command: Vec<OsString> = command.iter().take(1).chain(more).cloned().collect();
-                execute(Cli::try_parse_from(&command)?.verb, &command, console)
-            })
-        }
-        Verb::Maps(args) => args.plan(command_line(command))?.run(console),
-        Verb::Run(args) => args.plan().run(),
-        Verb::Warm(args) => args.plan(command_line(command))?.run(console),
-        Verb::Align(args) => args.plan().run(),
-        Verb::Collapse(args) => args.plan(command_line(command)).run(console),
-        Verb::Tune(args) => args.plan(command_line(command))?.run(console),
-        Verb::Verify(args) => args.plan(command_line(command))?.run(console),
-        Verb::Trace(args) => args.plan()?.run(console),
-        Verb::Calibrate(args) => args.plan(command_line(command))?.run(console),
-        Verb::Schema(args) => args.plan().run(console),
-        Verb::Completions(args) => args.plan(Cli::command()).run(console),
-        Verb::Man(args) => args.plan(Cli::command())?.run(console),
+fn execute(cli: Cli, words: &[OsString], console: &mut Console) -> Result<Exit> {
+    if cli.verbose {
+        bail!("--verbose adds facts to --version; add --version, or leave --verbose out");
+    }
+    let invocation = Invocation {
+        words,
+        root: Cli::command,
+        execute: |words, console| execute(Cli::try_parse_from(words)?, words, console),
+    };
+    match cli.verb {
+        Verb::Record(args) => args.execute(&invocation, console),
+        Verb::Predict(args) => args.execute(&invocation, console),
+        Verb::Maps(args) => args.execute(&invocation, console),
+        Verb::Advise(args) => args.execute(&invocation, console),
+        Verb::Run(args) => args.execute(&invocation, console),
+        Verb::Warm(args) => args.execute(&invocation, console),
+        Verb::Align(args) => args.execute(&invocation, console),
+        Verb::Collapse(args) => args.execute(&invocation, console),
+        Verb::Tune(args) => args.execute(&invocation, console),
+        Verb::Verify(args) => args.execute(&invocation, console),
+        Verb::Trace(args) => args.execute(&invocation, console),
+        Verb::Calibrate(args) => args.execute(&invocation, console),
+        Verb::Schema(args) => args.execute(&invocation, console),
+        Verb::Completions(args) => args.execute(&invocation, console),
+        Verb::Man(args) => args.execute(&invocation, console),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The verbs. Each has `Args` (the command line), `Plan` (checked, nothing done yet) and `run`.
+//! The verbs. Each has arguments ([`VerbArgs`]), which become a plan ([`VerbPlan`]), which runs.
 
 pub(crate) mod advise;
 pub(crate) mod align;
@@ -21,3 +21,58 @@ pub(crate) mod tune;
 pub mod values;
 pub(crate) mod verify;
 pub(crate) mod warm;
+
+use std::ffi::OsString;
+
+use anyhow::Result;
+use clap::Command;
+
+use crate::console::Console;
+use crate::errors::Exit;
+use crate::parse::command_line;
+
+/// The command that the user typed.
+#[derive(Clone, Copy)]
+pub struct Invocation<'a> {
+    pub words: &'a [OsString],
+    /// The program's command line, with all verbs.
+    pub root: fn() -> Command,
+    /// Runs other words as a command of the same program.
+    pub execute: fn(&[OsString], &mut Console) -> Result<Exit>,
+}
+
+impl Invocation<'_> {
+    /// Returns the command line to store in results.
+    #[must_use]
+    pub fn line(&self) -> Vec<String> {
+        command_line(self.words)
+    }
+}
+
+/// A verb's arguments.
+pub trait VerbArgs: Sized {
+    type Plan: VerbPlan;
+
+    /// Checks before the work begins; does not begin it.
+    ///
+    /// # Errors
+    /// If the arguments contradict each other, or the work cannot succeed.
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan>;
+
+    /// Plans and runs.
+    ///
+    /// # Errors
+    /// As the plan and its work.
+    fn execute(self, invocation: &Invocation<'_>, console: &mut Console) -> Result<Exit> {
+        self.plan(invocation)?.run(console)
+    }
+}
+
+/// A verb's work.
+pub trait VerbPlan {
+    /// Works and delivers the result.
+    ///
+    /// # Errors
+    /// As the work.
+    fn run(self, console: &mut Console) -> Result<Exit>;
+}

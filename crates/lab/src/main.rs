@@ -2,12 +2,15 @@
 
 mod verbs;
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
+use largefolio_cli::console::Console;
 use largefolio_cli::errors::Exit;
-use largefolio_cli::parse::{command_line, parsed};
+use largefolio_cli::parse::parsed;
+use largefolio_cli::verbs::{Invocation, VerbArgs as _};
 
 use verbs::bench::BenchArgs;
 use verbs::crosscheck::CrosscheckArgs;
@@ -52,9 +55,18 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Result<Exit> {
-    parsed(|cli: Cli, arguments, console| match cli.verb {
-        Verb::Study(args) => args.plan(command_line(arguments))?.run(console),
-        Verb::Bench(args) => args.plan(command_line(arguments))?.run(console),
-        Verb::Crosscheck(args) => args.plan(command_line(arguments))?.run(console),
-    })
+    parsed(execute)
+}
+
+fn execute(cli: Cli, words: &[OsString], console: &mut Console) -> Result<Exit> {
+    let invocation = Invocation {
+        words,
+        root: Cli::command,
+        execute: |words, console| execute(Cli::try_parse_from(words)?, words, console),
+    };
+    match cli.verb {
+        Verb::Study(args) => args.execute(&invocation, console),
+        Verb::Bench(args) => args.execute(&invocation, console),
+        Verb::Crosscheck(args) => args.execute(&invocation, console),
+    }
 }

@@ -21,9 +21,10 @@ use largefolio_trace::{OpenTrace, shown};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use crate::work::{Work, WorkKind};
 
-pub(crate) type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
+type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
 
 /// Find the best settings for a program, apply them, and prove that they help
 ///
@@ -113,10 +114,16 @@ enum Target {
 pub(crate) struct AdvisePlan {
     args: AdviseArgs,
     command_line: Vec<String>,
+    /// The program's own name, as the user typed it.
+    program: Vec<OsString>,
+    execute: fn(&[OsString], &mut Console) -> Result<Exit>,
 }
 
-impl AdviseArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<AdvisePlan> {
+impl VerbArgs for AdviseArgs {
+    type Plan = AdvisePlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         if (self.action.verify || self.action.apply) && self.form.form() != Form::Text {
             bail!(
                 "--json and --csv only print the advice; run the commands in it yourself, or use \
@@ -126,14 +133,16 @@ impl AdviseArgs {
         if let Some(unit) = self.unit.as_ref().filter(|_| self.action.apply) {
             ServiceName::of_service(unit, Path::new("/"))?;
         }
-        Ok(AdvisePlan { args: self, command_line })
+        let program = invocation.words.iter().take(1).cloned().collect();
+        Ok(AdvisePlan { args: self, command_line, program, execute: invocation.execute })
     }
 }
 
-impl AdvisePlan {
-    /// Searches, prints the plan, and verifies, applies or undoes it as requested; `folio` runs
-    /// `folio` commands.
-    pub(crate) fn run(self, console: &mut Console, folio: &mut Folio<'_>) -> Result<Exit> {
+impl VerbPlan for AdvisePlan {
+    /// Searches, prints the plan, and verifies, applies or undoes it as requested.
+    fn run(self, console: &mut Console) -> Result<Exit> {
+        let folio: &mut Folio<'_> =
+            &mut |more, console| (self.execute)(&[&self.program[..], more].concat(), console);
         if self.args.action.undo {
             return folio(&args(["tune", "--undo"]), console);
         }
@@ -178,7 +187,9 @@ impl AdvisePlan {
         }
         Ok(Exit::Done)
     }
+}
 
+impl AdvisePlan {
     fn target(&self) -> Result<Target> {
         let args = &self.args;
         match (args.target.as_slice(), &args.unit) {

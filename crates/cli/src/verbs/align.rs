@@ -12,8 +12,10 @@ use largefolio_results::figures;
 use largefolio_trace::shown;
 
 use super::values;
+use crate::console::Console;
 use crate::console::say;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Copy a program so that large folios can map its text
 ///
@@ -58,14 +60,16 @@ pub(crate) struct AlignPlan {
     args: AlignArgs,
 }
 
-impl AlignArgs {
-    pub(crate) fn plan(self) -> AlignPlan {
-        AlignPlan { args: self }
+impl VerbArgs for AlignArgs {
+    type Plan = AlignPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        Ok(AlignPlan { args: self })
     }
 }
 
-impl AlignPlan {
-    pub(crate) fn run(&self) -> Result<Exit> {
+impl VerbPlan for AlignPlan {
+    fn run(self, _console: &mut Console) -> Result<Exit> {
         let Self { args } = self;
         let copied = align::copy(&args.file, &args.output, args.align)?;
         args.print_summary(&copied);

@@ -18,6 +18,7 @@ use super::names;
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Measure this machine and write a machine file
 ///
@@ -92,8 +93,11 @@ pub(crate) struct WritePlan {
     command_line: Vec<String>,
 }
 
-impl CalibrateArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CalibratePlan> {
+impl VerbArgs for CalibrateArgs {
+    type Plan = CalibratePlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let effort = if self.quick { Effort::Quick } else { Effort::Full };
         let dir = self.dir.clone().unwrap_or_else(default_dir);
         let form = self.form.form();
@@ -141,8 +145,8 @@ fn not_written(output: &Path) -> String {
     format!("cannot write {}; choose another place with --output", shown(output))
 }
 
-impl CalibratePlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for CalibratePlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Write(plan) => plan.run(console),
             Self::Check(plan) => plan.run(console),

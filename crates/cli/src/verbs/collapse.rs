@@ -10,6 +10,7 @@ use largefolio_results::{Form, Forms as _};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Collapse the memory of a running process into PMD folios
 ///
@@ -64,8 +65,11 @@ pub(crate) struct CollapsePlan {
     command_line: Vec<String>,
 }
 
-impl CollapseArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> CollapsePlan {
+impl VerbArgs for CollapseArgs {
+    type Plan = CollapsePlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let kinds = self.kind.iter().map(|kind| match kind {
             KindName::Anon => CollapseKind::Anon,
             KindName::Shmem => CollapseKind::Shmem,
@@ -75,12 +79,12 @@ impl CollapseArgs {
         let all = vec![CollapseKind::Anon, CollapseKind::Shmem, CollapseKind::File];
         let kinds = if is_named { kinds.collect() } else { all };
         let request = CollapseRequest { pid: self.pid, kinds, is_named, min_bytes: self.min_size };
-        CollapsePlan { request, form: self.form.form(), command_line }
+        Ok(CollapsePlan { request, form: self.form.form(), command_line })
     }
 }
 
-impl CollapsePlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for CollapsePlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let mut begin = |forecast: &Forecast| {
             if let Some(outlook) = forecast_sentence(forecast) {
                 console::say(&outlook);

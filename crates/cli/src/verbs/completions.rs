@@ -6,6 +6,7 @@ use clap_complete::{Shell, generate};
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Print the completion script for a shell
 ///
@@ -29,14 +30,16 @@ pub(crate) struct CompletionsPlan {
     command: Command,
 }
 
-impl CompletionsArgs {
-    pub(crate) fn plan(self, command: Command) -> CompletionsPlan {
-        CompletionsPlan { shell: self.shell, command }
+impl VerbArgs for CompletionsArgs {
+    type Plan = CompletionsPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        Ok(CompletionsPlan { shell: self.shell, command: (invocation.root)() })
     }
 }
 
-impl CompletionsPlan {
-    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for CompletionsPlan {
+    fn run(mut self, console: &mut Console) -> Result<Exit> {
         let mut script = Vec::new();
         generate(self.shell, &mut self.command, "folio", &mut script);
         console.deliver(&script, None)?;

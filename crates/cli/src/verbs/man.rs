@@ -13,6 +13,7 @@ use largefolio_trace::shown;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Print a manual page, or write all of them
 ///
@@ -40,9 +41,11 @@ pub(crate) struct ManPlan {
     output: Option<PathBuf>,
 }
 
-impl ManArgs {
-    pub(crate) fn plan(self, root: Command) -> Result<ManPlan> {
-        let mut root = root.disable_help_subcommand(true);
+impl VerbArgs for ManArgs {
+    type Plan = ManPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let mut root = (invocation.root)().disable_help_subcommand(true);
         root.build();
         let verbs = root.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
         if self.output.is_some() {
@@ -65,8 +68,8 @@ fn with_verbs(command: &Command) -> Vec<Command> {
     std::iter::once(command.clone()).chain(shown.flat_map(with_verbs)).collect()
 }
 
-impl ManPlan {
-    pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for ManPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let Some(directory) = &self.output else {
             for command in &self.commands {
                 console.deliver(&page::render(command, &self.verbs)?, None)?;

@@ -26,6 +26,7 @@ use super::page_file::{self, PageArgs, PageFile};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console, warn};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Show which folio sizes back processes, files and the page cache, and why they are not larger
 ///
@@ -160,8 +161,11 @@ pub(crate) struct ElfPlan {
     command_line: Vec<String>,
 }
 
-impl MapsArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<MapsPlan> {
+impl VerbArgs for MapsArgs {
+    type Plan = MapsPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let form = self.form.form();
         if self.watch.is_some() && self.page.is_requested() {
             bail!("--report writes a single result, but --watch repeats; use only one of them");
@@ -231,8 +235,8 @@ fn seconds_taken_for_pid(command_line: &[String]) -> Option<u32> {
     after[1].parse().ok()
 }
 
-impl MapsPlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for MapsPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),
             Self::Diff(plan) => return plan.run(console),

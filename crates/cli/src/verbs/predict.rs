@@ -37,6 +37,7 @@ use super::running;
 use super::values;
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use form::{FrameArgs, Sink};
 use replay::ReplayPlan;
 use sweep::{Summary, SweepPlan};
@@ -279,8 +280,11 @@ fn kernel_or_machine(path: &Path) -> Option<&str> {
     (Kernel::parse(name).is_ok() || Machine::named(name).is_ok()).then_some(name)
 }
 
-impl PredictArgs {
-    pub(crate) fn plan(&self, command_line: Vec<String>) -> Result<PredictPlan> {
+impl VerbArgs for PredictArgs {
+    type Plan = PredictPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         if self.list {
             return Ok(PredictPlan::List);
         }
@@ -346,7 +350,9 @@ impl PredictArgs {
             has_idle_seeds: request.has_idle_seeds(),
         })))
     }
+}
 
+impl PredictArgs {
     fn sink(&self) -> Sink {
         match &self.output {
             Some(path) if !disk::is_stdout(path) => Sink::File,
@@ -403,12 +409,12 @@ fn check_output(output: &Path, trace: &Path, option: &str) -> Result<()> {
     check_writable(output, option)
 }
 
-impl PredictPlan {
-    pub(crate) fn run(&mut self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for PredictPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::List => list::run(console),
             Self::Replay(plan) => plan.run(console),
-            Self::Sweep(plan) => plan.run(console),
+            Self::Sweep(mut plan) => plan.run(console),
         }
     }
 }

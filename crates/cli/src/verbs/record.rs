@@ -21,6 +21,7 @@ use self::live::LiveArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::within;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Shells add this to the number of the signal that ended a program.
 const SIGNALLED: u8 = 128;
@@ -108,14 +109,17 @@ enum Method {
     Live(LiveRecording),
 }
 
-impl RecordArgs {
-    pub(crate) fn plan(self, command_line: &[String]) -> Result<RecordPlan> {
+impl VerbArgs for RecordArgs {
+    type Plan = RecordPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let output = self.output.as_deref();
         let method = if self.live.is_live() {
             if let Some(reason) = self.refusal() {
                 bail!("{reason}");
             }
-            Method::Live(self.live.plan(&self.command, output, command_line)?)
+            Method::Live(self.live.plan(&self.command, output, &command_line)?)
         } else {
             let root = self.root.as_deref();
             let request = record::RecordRequest { command: &self.command, output, root };
@@ -124,7 +128,9 @@ impl RecordArgs {
         };
         Ok(RecordPlan { method, is_quiet: self.quiet })
     }
+}
 
+impl RecordArgs {
     fn refusal(&self) -> Option<&'static str> {
         let runs = "--runs times the plain program because recording slows it down, but a live \
             recording runs at full speed; omit --runs";
@@ -172,8 +178,8 @@ impl Method {
     }
 }
 
-impl RecordPlan {
-    pub(crate) fn run(mut self, _console: &mut Console) -> Result<Exit> {
+impl VerbPlan for RecordPlan {
+    fn run(mut self, _console: &mut Console) -> Result<Exit> {
         let line = console::status();
         let has_line = !self.is_quiet && std::io::stderr().is_terminal();
         let mut notify = |notice: Notice| match notice {

@@ -11,8 +11,10 @@ use largefolio_linux::warm::Warmed;
 use largefolio_results::figures::{self, printable};
 
 use super::values::{self, ProgramArgs};
+use crate::console::Console;
 use crate::console::{say, warn};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Exit status if the program does not exist, as in shells.
 const NOT_FOUND: u8 = 127;
@@ -115,8 +117,10 @@ pub(crate) struct RunPlan {
     verbosity: Verbosity,
 }
 
-impl RunArgs {
-    pub(crate) fn plan(self) -> RunPlan {
+impl VerbArgs for RunArgs {
+    type Plan = RunPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
         let verbosity = if self.quiet {
             Verbosity::Nothing
         } else if self.verbose {
@@ -129,14 +133,14 @@ impl RunArgs {
         let voice = if verbosity == Verbosity::All { Voice::Verbose } else { Voice::Silent };
         let (text, heap_bytes) = (self.text.into(), self.heap.0);
         let request = ProgramRequest { text, heap_bytes, voice, command: self.program.command };
-        RunPlan { request, verbosity }
+        Ok(RunPlan { request, verbosity })
     }
 }
 
-impl RunPlan {
+impl VerbPlan for RunPlan {
     /// Prepares and starts the program, and exits as it does. Only the program writes to standard
     /// output.
-    pub(crate) fn run(self) -> Result<Exit> {
+    fn run(self, _console: &mut Console) -> Result<Exit> {
         let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
             Err(error) => return not_started(error),
@@ -169,7 +173,9 @@ impl RunPlan {
             }
         }
     }
+}
 
+impl RunPlan {
     /// Returns whether folio keeps running alongside the program, to restore settings or report
     /// results.
     fn is_watched(&self, plan: &Launch) -> bool {

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Print the JSON Schema of a result
 ///
@@ -31,9 +32,11 @@ pub(crate) struct SchemaPlan {
     name: Option<String>,
 }
 
-impl SchemaArgs {
-    pub(crate) fn plan(self) -> SchemaPlan {
-        SchemaPlan { name: self.name }
+impl VerbArgs for SchemaArgs {
+    type Plan = SchemaPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        Ok(SchemaPlan { name: self.name })
     }
 }
 
@@ -42,8 +45,8 @@ struct Head {
     title: String,
 }
 
-impl SchemaPlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for SchemaPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let text = match &self.name {
             Some(name) => schemas::text(name).context("unknown schema")?.to_owned(),
             None => list()?,

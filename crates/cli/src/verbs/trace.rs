@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 
 use crate::console::Console;
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Inspect traces, or generate synthetic ones
 #[derive(Args, Debug)]
@@ -39,18 +40,20 @@ pub(crate) enum TracePlan {
     Gen(generate::GenPlan),
 }
 
-impl TraceArgs {
-    pub(crate) fn plan(self) -> Result<TracePlan> {
+impl VerbArgs for TraceArgs {
+    type Plan = TracePlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
         Ok(match self.verb {
-            TraceVerb::Info(args) => TracePlan::Info(Box::new(args.plan()?)),
-            TraceVerb::Cat(args) => TracePlan::Cat(Box::new(args.plan()?)),
-            TraceVerb::Gen(args) => TracePlan::Gen(args.plan()?),
+            TraceVerb::Info(args) => TracePlan::Info(Box::new(args.plan(invocation)?)),
+            TraceVerb::Cat(args) => TracePlan::Cat(Box::new(args.plan(invocation)?)),
+            TraceVerb::Gen(args) => TracePlan::Gen(args.plan(invocation)?),
         })
     }
 }
 
-impl TracePlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for TracePlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Info(plan) => plan.run(console),
             Self::Cat(plan) => plan.run(console),

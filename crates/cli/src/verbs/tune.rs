@@ -25,6 +25,7 @@ use super::lasting::{self, state_folder};
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Plan, apply and undo the system's settings for large folios
 ///
@@ -103,8 +104,11 @@ pub(crate) struct TunePlan {
     command_line: Vec<String>,
 }
 
-impl TuneArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<TunePlan> {
+impl VerbArgs for TuneArgs {
+    type Plan = TunePlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let catalog = Catalog::below(&self.root);
         let action = if self.undo {
             Action::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
@@ -135,15 +139,17 @@ impl TuneArgs {
     }
 }
 
-impl TunePlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for TunePlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         match &self.action {
             Action::Show(plan) => self.show(plan, console),
             Action::Apply(plan) => self.apply(plan, console),
             Action::Undo(foreign) => self.undo(*foreign, console),
         }
     }
+}
 
+impl TunePlan {
     fn show(&self, plan: &ChangeSet, console: &mut Console) -> Result<Exit> {
         let (recorded, written) = self.recorded()?;
         let (_, pieces) = self.pieces(plan, &recorded)?;

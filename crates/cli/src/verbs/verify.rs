@@ -27,6 +27,7 @@ use super::run::{HeapSize, TextMode, heap_size};
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use crate::work::{Work, WorkKind};
 
 const NR_ROUNDS: usize = 20;
@@ -166,8 +167,11 @@ pub(crate) struct VerifyPlan {
     command_line: Vec<String>,
 }
 
-impl VerifyArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<VerifyPlan> {
+impl VerbArgs for VerifyArgs {
+    type Plan = VerifyPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let has_start = self.text != TextMode::Off || self.heap.0.is_some();
         if self.tune.is_empty() && self.env.is_empty() && !has_start {
             bail!(
@@ -214,7 +218,9 @@ impl VerifyArgs {
         let form = self.form.form();
         Ok(VerifyPlan { plain, changed, prediction, measure, question, form, page, command_line })
     }
+}
 
+impl VerifyArgs {
     fn measure(&self) -> Result<Measure> {
         let until = match (self.runs, self.time) {
             (Some(nr), None) => Until::Rounds(usize::try_from(nr).context("--runs")?),
@@ -311,8 +317,8 @@ impl VerifyArgs {
     }
 }
 
-impl VerifyPlan {
-    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for VerifyPlan {
+    fn run(mut self, console: &mut Console) -> Result<Exit> {
         let until = self.measure.until;
         // The first round does not count, but takes as long as the others.
         let (nr_all, time) = match until {

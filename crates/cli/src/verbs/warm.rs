@@ -22,6 +22,7 @@ use super::lasting;
 use super::values::FormArgs;
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Refill the page cache of files with large folios
 ///
@@ -91,8 +92,11 @@ pub(crate) struct WarmPlan {
     command_line: Vec<String>,
 }
 
-impl WarmArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<WarmPlan> {
+impl VerbArgs for WarmArgs {
+    type Plan = WarmPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let mut plan = WarmPlan {
             files: Vec::new(),
             failed: Vec::new(),
@@ -136,7 +140,9 @@ impl WarmArgs {
         }
         Ok(plan)
     }
+}
 
+impl WarmArgs {
     fn units(&self) -> Result<Vec<FilePiece>> {
         let folio = std::env::current_exe().context("cannot find folio's own path")?;
         let libraries = if self.libs { Libraries::Linked } else { Libraries::No };
@@ -153,20 +159,8 @@ impl WarmArgs {
     }
 }
 
-impl WarmPlan {
-    /// Adds a file once, even if it has several names.
-    fn add(&mut self, file: PathBuf, known_files: &mut BTreeSet<(u64, u64)>) {
-        let is_new = match fs::metadata(&file) {
-            Ok(metadata) => known_files.insert((metadata.dev(), metadata.ino())),
-            // Opening it will report the error.
-            Err(_) => true,
-        };
-        if is_new {
-            self.files.push(file);
-        }
-    }
-
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for WarmPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let store = if self.units.is_empty() { None } else { Some(self.store()?) };
         let bar = console::counter(self.files.len() as u64, "warming");
         let mut result = WarmResult::new(self.command_line.clone(), self.is_check);
@@ -205,6 +199,20 @@ impl WarmPlan {
             (true, true) => Exit::Done,
             (true, false) => Exit::No,
         })
+    }
+}
+
+impl WarmPlan {
+    /// Adds a file once, even if it has several names.
+    fn add(&mut self, file: PathBuf, known_files: &mut BTreeSet<(u64, u64)>) {
+        let is_new = match fs::metadata(&file) {
+            Ok(metadata) => known_files.insert((metadata.dev(), metadata.ino())),
+            // Opening it will report the error.
+            Err(_) => true,
+        };
+        if is_new {
+            self.files.push(file);
+        }
     }
 
     fn store(&self) -> Result<Store> {

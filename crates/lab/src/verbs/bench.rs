@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use largefolio_cli::console::Console;
 use largefolio_cli::errors::Exit;
 use largefolio_cli::verbs::running;
+use largefolio_cli::verbs::{Invocation, VerbArgs, VerbPlan};
 use largefolio_lab::bench::{BenchResult, BenchRow};
 use largefolio_results::running::page_edit;
 use largefolio_results::{Form, Forms as _};
@@ -75,8 +76,11 @@ pub(crate) struct BenchPlan {
     command_line: Vec<String>,
 }
 
-impl BenchArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<BenchPlan> {
+impl VerbArgs for BenchArgs {
+    type Plan = BenchPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let benchmark: Box<dyn Measure> = match self.what {
             What::Anon(args) => Box::new(args.plan()?),
             What::AnonCow(args) => Box::new(args.plan()?),
@@ -89,8 +93,8 @@ impl BenchArgs {
     }
 }
 
-impl BenchPlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for BenchPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         let Measurements { published, rows, notes } = self.benchmark.measured()?;
         let result = BenchResult::new(self.command_line, published, rows).with_notes(notes);
         console.deliver(result.written(self.benchmark.form())?.as_bytes(), None)?;

@@ -19,6 +19,7 @@ use self::output::{OutputArgs, RulesArgs};
 use self::select::{RandomArgs, SelectArgs};
 use largefolio_cli::console::Console;
 use largefolio_cli::errors::Exit;
+use largefolio_cli::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Check the model against the running kernel
 ///
@@ -83,8 +84,11 @@ pub(crate) enum CrosscheckPlan {
     Workloads(workloads::WorkloadsPlan),
 }
 
-impl CrosscheckArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<CrosscheckPlan> {
+impl VerbArgs for CrosscheckArgs {
+    type Plan = CrosscheckPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         use CrosscheckPlan as Plan;
         Ok(match self.verb {
             None => {
@@ -108,8 +112,8 @@ impl CrosscheckArgs {
     }
 }
 
-impl CrosscheckPlan {
-    pub(crate) fn run(self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for CrosscheckPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Live(plan) => plan.run(console),
             Self::Program(plan) => plan.run(console),

@@ -10,6 +10,7 @@ use largefolio_cli::console::{self, Console};
 use largefolio_cli::errors::Exit;
 use largefolio_cli::verbs::confined;
 use largefolio_cli::verbs::values::{FormArgs, within};
+use largefolio_cli::verbs::{Invocation, VerbArgs, VerbPlan};
 use largefolio_cli::version::installed_or_local;
 use largefolio_lab::study::Measurements;
 use largefolio_lab::study::result::{StudyRequest, StudyResult, find_traces, measure};
@@ -78,8 +79,11 @@ pub(crate) struct StudyPlan {
     is_list: bool,
 }
 
-impl StudyArgs {
-    pub(crate) fn plan(self, command_line: Vec<String>) -> Result<StudyPlan> {
+impl VerbArgs for StudyArgs {
+    type Plan = StudyPlan;
+
+    fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
+        let command_line = invocation.line();
         let studies = StudyRequest::studies(&self.names, &self.file, Budget::times(self.max_work))?;
         let rounds = self.live.then_some(usize::try_from(self.rounds)?);
         let program = std::env::current_exe().unwrap_or_default();
@@ -99,8 +103,8 @@ impl StudyArgs {
     }
 }
 
-impl StudyPlan {
-    pub(crate) fn run(&self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for StudyPlan {
+    fn run(self, console: &mut Console) -> Result<Exit> {
         if self.is_list {
             console.deliver(self.listed().as_bytes(), None)?;
             return Ok(Exit::Done);
@@ -116,7 +120,9 @@ impl StudyPlan {
         console::remark(&surprises);
         Ok(if surprises.is_empty() { Exit::Done } else { Exit::No })
     }
+}
 
+impl StudyPlan {
     /// `None` after Ctrl-C.
     fn result(&self) -> Result<Option<StudyResult>> {
         let line = console::status();

@@ -15,6 +15,7 @@ use crate::console::{Console, NOT_WRITTEN};
 use crate::errors::Exit;
 use crate::verbs::confined;
 use crate::verbs::values::{FormArgs, number};
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Print the events of a trace, one per line
 ///
@@ -42,8 +43,10 @@ pub(crate) struct CatPlan {
     form: Form,
 }
 
-impl CatArgs {
-    pub(crate) fn plan(self) -> Result<CatPlan> {
+impl VerbArgs for CatArgs {
+    type Plan = CatPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
         confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
         let nr_events = self.head.unwrap_or(u64::MAX);
@@ -72,8 +75,8 @@ impl Record {
     }
 }
 
-impl CatPlan {
-    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for CatPlan {
+    fn run(mut self, console: &mut Console) -> Result<Exit> {
         let meta = self.reader.meta().clone();
         let mut lines = Lines::new(self.form, &meta, console.out());
         let (mut batch, mut row) = (Batch::default(), 0);

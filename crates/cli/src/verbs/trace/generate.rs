@@ -14,6 +14,7 @@ use largefolio_trace::shown;
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::values::{number, size};
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Generate a synthetic trace
 ///
@@ -267,8 +268,10 @@ pub(crate) struct GenPlan {
     output: PathBuf,
 }
 
-impl GenArgs {
-    pub(crate) fn plan(self) -> Result<GenPlan> {
+impl VerbArgs for GenArgs {
+    type Plan = GenPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
         let (workload, common): (Box<dyn Workload>, CommonArgs) = match self.workload {
             GenVerb::RetStubs(args) => args.workload(),
             GenVerb::Sequential(args) => args.workload(),
@@ -283,8 +286,8 @@ impl GenArgs {
     }
 }
 
-impl GenPlan {
-    pub(crate) fn run(&self, _console: &mut Console) -> Result<Exit> {
+impl VerbPlan for GenPlan {
+    fn run(self, _console: &mut Console) -> Result<Exit> {
         let summary = self.workload.write(&self.output).map_err(describe_error)?;
         console::say(&format!(
             "folio: generated {}: {} references in {} rows, {}",

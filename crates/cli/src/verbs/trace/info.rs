@@ -13,6 +13,7 @@ use largefolio_trace::{Info, Op, Reader};
 use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::confined;
+use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// The text lists at most this many files; the JSON lists them all.
 const NR_FILES_SHOWN: usize = 40;
@@ -37,22 +38,26 @@ pub(crate) struct InfoPlan {
     is_json: bool,
 }
 
-impl InfoArgs {
-    pub(crate) fn plan(self) -> Result<InfoPlan> {
+impl VerbArgs for InfoArgs {
+    type Plan = InfoPlan;
+
+    fn plan(self, _invocation: &Invocation<'_>) -> Result<Self::Plan> {
         confined::to(std::slice::from_ref(&self.trace), []);
         let reader = Reader::open(&self.trace)?;
         Ok(InfoPlan { path: self.trace, reader, is_json: self.json })
     }
 }
 
-impl InfoPlan {
-    pub(crate) fn run(mut self, console: &mut Console) -> Result<Exit> {
+impl VerbPlan for InfoPlan {
+    fn run(mut self, console: &mut Console) -> Result<Exit> {
         let info = self.read()?;
         let text = if self.is_json { json::pretty(&info)? } else { text(&info) };
         console.deliver(text.as_bytes(), None)?;
         Ok(Exit::Done)
     }
+}
 
+impl InfoPlan {
     fn read(&mut self) -> Result<Info> {
         let bar = console::bar(self.reader.meta().nr_rows, "reading");
         let info = Info::read(&self.path, &mut self.reader, &mut |nr_read| {
