@@ -90,6 +90,22 @@ pub(crate) struct PredictArgs {
     /// Trace from `folio record` or `folio trace gen`; several with --sweep
     #[arg(value_name = "TRACE", required_unless_present = "list")]
     trace: Vec<PathBuf>,
+    #[command(flatten)]
+    columns: ColumnArgs,
+    #[command(flatten)]
+    memory: MemoryArgs,
+    #[command(flatten)]
+    program: ProgramArgs,
+    #[command(flatten)]
+    limits: LimitArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+/// What to compare: one column for each combination.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Kernels and machines")]
+struct ColumnArgs {
     /// Kernels, with edits; the first is the baseline [default: this, the next version and the
     /// newest, with this system's settings]
     #[arg(long, value_name = "KERNEL,..", value_delimiter = ',', value_parser = names::KERNEL,
@@ -105,21 +121,23 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "MACHINE,..", value_delimiter = ',', value_parser = names::MACHINE,
         hide_possible_values = true)]
     machine: Vec<String>,
-    /// Goal by which the columns are ranked
-    #[arg(long, value_name = "time|memory|faults", default_value = "time",
-        value_parser = str::parse::<Goal>,
-        conflicts_with_all = ["csv", "parquet", "sweep"])]
-    goal: Goal,
-    #[command(flatten)]
-    depth: DepthArgs,
-    #[command(flatten)]
-    cache: CacheArgs,
     /// Seeds for fragmentation and ageing: one column per seed
     #[arg(
         long, value_name = "N,..", value_delimiter = ',', default_value = "1",
         value_parser = values::number::<u64>,
     )]
     seed: Vec<u64>,
+    /// Goal by which the columns are ranked
+    #[arg(long, value_name = "time|memory|faults", default_value = "time",
+        value_parser = str::parse::<Goal>,
+        conflicts_with_all = ["csv", "parquet", "sweep"])]
+    goal: Goal,
+}
+
+/// The memory when the program starts.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Memory")]
+struct MemoryArgs {
     /// Physical memory: one column per size
     #[arg(long, value_name = "SIZE,..", value_delimiter = ',', default_value = "16G",
         value_parser = size::memory)]
@@ -147,6 +165,14 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "N", default_value_t = 0,
         value_parser = values::within::<u32>(0..=AGED_ROUNDS_MAX))]
     aged: u32,
+    #[command(flatten)]
+    cache: CacheArgs,
+}
+
+/// How the program runs.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Program")]
+struct ProgramArgs {
     /// Filesystem for all files; `none` is one without large folios [default: as recorded]
     #[arg(long = "fs", value_name = "NAME")]
     filesystem: Option<String>,
@@ -160,6 +186,10 @@ pub(crate) struct PredictArgs {
     /// as recorded]
     #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
     linked: Vec<LinkedChoices>,
+    /// Run the trace's threads on N CPUs [default: the machine's number of CPUs]
+    #[arg(long, value_name = "N",
+        value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
+    cpus: Option<u32>,
     /// Time that passes for khugepaged and kcompactd per reference, in nanoseconds; with 0, neither
     /// runs
     #[arg(
@@ -167,25 +197,42 @@ pub(crate) struct PredictArgs {
         value_parser = values::number::<u64>,
     )]
     reference_ns: u64,
-    /// Run the trace's threads on N CPUs [default: the machine's number of CPUs]
-    #[arg(long, value_name = "N",
-        value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
-    cpus: Option<u32>,
+    /// Run time of the program, such as 12.3s or 250ms; changes are percentages of it [default: the
+    /// time that `folio record --runs` measured on this machine's CPU, else an estimate]
+    #[arg(long, value_name = "TIME", value_parser = run_time)]
+    runtime: Option<f64>,
+    /// Estimate for a virtual machine: page walks go through two page tables
+    #[arg(long)]
+    nested: bool,
+}
+
+/// How much work the prediction may take.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Limits")]
+struct LimitArgs {
+    /// Stop after this time, such as 2m, and show the columns completed by then
+    #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with_all = ["sweep", "why"])]
+    within: Option<Duration>,
     /// Multiply the limits on the work and memory that a trace may require by N; if a trace exceeds
     /// a limit, the error suggests this option
     #[arg(long, value_name = "N", default_value_t = 1,
         value_parser = values::within::<u64>(1..=FACTOR_MAX))]
     max_work: u64,
-    /// Run time of the program, such as 12.3s or 250ms; changes are percentages of it [default: the
-    /// time that `folio record --runs` measured on this machine's CPU, else an estimate]
-    #[arg(long, value_name = "TIME", value_parser = run_time)]
-    runtime: Option<f64>,
-    /// Stop after this time, such as 2m, and show the columns completed by then
-    #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with_all = ["sweep", "why"])]
-    within: Option<Duration>,
-    /// Estimate for a virtual machine: page walks go through two page tables
-    #[arg(long)]
-    nested: bool,
+}
+
+/// Which results, where, and in which format.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Output")]
+struct OutputArgs {
+    /// Show which rules make the difference between two kernels, and how much each contributes, for
+    /// these results, named as in the CSV, such as `reads` [default: walks, faults, bytes read,
+    /// memory, time]
+    #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
+        require_equals = true,
+        conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
+    why: Option<Vec<String>>,
+    #[command(flatten)]
+    depth: DepthArgs,
     #[command(flatten)]
     form: FrameArgs,
     /// Write the result to this file [default: standard output]
@@ -199,13 +246,6 @@ pub(crate) struct PredictArgs {
     #[arg(long, value_name = "DIR",
         conflicts_with_all = ["csv", "parquet", "output", "report", "time", "runtime"])]
     sweep: Option<PathBuf>,
-    /// Show which rules make the difference between two kernels, and how much each contributes, for
-    /// these results, named as in the CSV, such as `reads` [default: walks, faults, bytes read,
-    /// memory, time]
-    #[arg(long, value_name = "RESULT,..", value_delimiter = ',', num_args = 0..=1,
-        require_equals = true,
-        conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
-    why: Option<Vec<String>>,
     /// List the kernels, machines and edits, then exit
     #[arg(long, exclusive = true)]
     list: bool,
@@ -285,13 +325,13 @@ impl VerbArgs for PredictArgs {
 
     fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
         let command_line = invocation.line();
-        if self.list {
+        if self.output.list {
             return Ok(PredictPlan::List);
         }
         // The files that kernels, machines and policies name are not known yet.
         let everything = [PathBuf::from("/")];
-        let results = || self.output.iter().chain(&self.report).map(PathBuf::as_path);
-        let made = if let Some(dir) = &self.sweep {
+        let results = || self.output.output.iter().chain(&self.output.report).map(PathBuf::as_path);
+        let made = if let Some(dir) = &self.output.sweep {
             if dir.to_string_lossy().contains("://") {
                 bail!(
                     "--sweep takes a directory on this machine, not {}; Python's largefolio.sweep \
@@ -305,9 +345,9 @@ impl VerbArgs for PredictArgs {
             MadeDirs::default()
         };
         let request = self.request()?;
-        if let Some(dir) = self.sweep.clone() {
+        if let Some(dir) = self.output.sweep.clone() {
             confined::to_fill_made(&self.trace, &dir, &made);
-            let summary = if self.form.is_json() { Summary::Json } else { Summary::Text };
+            let summary = if self.output.form.is_json() { Summary::Json } else { Summary::Text };
             let (traces, copies) = (self.trace.clone(), BTreeMap::new());
             let request = SweepRequest { command_line, traces, copies, cells: request };
             return Ok(PredictPlan::Sweep(Box::new(SweepPlan { dir, request, summary, made })));
@@ -326,7 +366,7 @@ impl VerbArgs for PredictArgs {
             );
         };
         let specs = request.specs()?;
-        if self.why.is_some() {
+        if self.output.why.is_some() {
             explain::check(&request)?;
         }
         confined::to(&self.trace, results());
@@ -338,14 +378,14 @@ impl VerbArgs for PredictArgs {
             trace,
             specs,
             settings: Settings::new(&request),
-            form: self.form.form(self.sink())?,
-            depth: self.depth.into(),
-            goal: self.goal,
-            run_time_ns: self.runtime,
-            within: self.within,
-            why: self.why.clone(),
-            output: self.output.clone(),
-            report: self.report.clone(),
+            form: self.output.form.form(self.sink())?,
+            depth: self.output.depth.into(),
+            goal: self.columns.goal,
+            run_time_ns: self.program.runtime,
+            within: self.limits.within,
+            why: self.output.why.clone(),
+            output: self.output.output.clone(),
+            report: self.output.report.clone(),
             command_line,
             has_idle_seeds: request.has_idle_seeds(),
         })))
@@ -354,45 +394,45 @@ impl VerbArgs for PredictArgs {
 
 impl PredictArgs {
     fn sink(&self) -> Sink {
-        match &self.output {
+        match &self.output.output {
             Some(path) if !disk::is_stdout(path) => Sink::File,
             _ => Sink::Stream,
         }
     }
 
     fn request(&self) -> Result<sim::ReplayRequest> {
-        let pools: String = self.hugetlb_pages.iter().map(ToString::to_string).collect();
-        let kernels = running::all_with(&self.kernel, &pools)?;
-        let policies = self.policy.iter().map(|name| KernelPolicy::named(name));
+        let pools: String = self.memory.hugetlb_pages.iter().map(ToString::to_string).collect();
+        let kernels = running::all_with(&self.columns.kernel, &pools)?;
+        let policies = self.columns.policy.iter().map(|name| KernelPolicy::named(name));
         let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
-        let (machines, walks) = running::machines(&self.machine)?;
+        let (machines, walks) = running::machines(&self.columns.machine)?;
         Ok(sim::ReplayRequest {
-            seeds: self.seed.clone(),
-            memory_bytes: self.memory.clone(),
-            swap_bytes: self.swap,
-            cgroups: self.cgroup.clone(),
-            fragmentation: self.fragmentation,
-            aged_rounds: self.aged,
-            filesystem: self.filesystem.clone(),
-            annotations: self.annotate.clone(),
-            linked: self.linked.clone(),
-            cache: if self.cache.warm { CacheState::Warm } else { CacheState::Cold },
-            ns_per_reference: self.reference_ns,
-            nr_cpus: self.cpus,
-            walks: if self.nested { Walks::Nested } else { walks },
-            detail: if self.report.is_some() { Detail::Drawn } else { Detail::None },
-            max_work: self.max_work,
+            seeds: self.columns.seed.clone(),
+            memory_bytes: self.memory.memory.clone(),
+            swap_bytes: self.memory.swap,
+            cgroups: self.memory.cgroup.clone(),
+            fragmentation: self.memory.fragmentation,
+            aged_rounds: self.memory.aged,
+            filesystem: self.program.filesystem.clone(),
+            annotations: self.program.annotate.clone(),
+            linked: self.program.linked.clone(),
+            cache: if self.memory.cache.warm { CacheState::Warm } else { CacheState::Cold },
+            ns_per_reference: self.program.reference_ns,
+            nr_cpus: self.program.cpus,
+            walks: if self.program.nested { Walks::Nested } else { walks },
+            detail: if self.output.report.is_some() { Detail::Drawn } else { Detail::None },
+            max_work: self.limits.max_work,
             ..sim::ReplayRequest::new(kernels, machines)
         })
     }
 
     fn check_outputs(&self, trace: &Path) -> Result<()> {
-        if let Some(output) = &self.output {
+        if let Some(output) = &self.output.output {
             check_output(output, trace, "--output")?;
         }
-        if let Some(report) = &self.report {
+        if let Some(report) = &self.output.report {
             check_output(report, trace, "--report")?;
-            if self.output.as_deref().is_some_and(|output| is_same(output, report)) {
+            if self.output.output.as_deref().is_some_and(|output| is_same(output, report)) {
                 bail!("--output and --report both name {}; use two different files", shown(report));
             }
         }
