@@ -23,7 +23,7 @@ def traces() -> Path:
 def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A trace that replays quickly, with executable code, files and private memory."""
     path = tmp_path_factory.mktemp("traces") / "mix.folio"
-    words = ["trace", "gen", "zipf", "--runs", "100000", "--seed", "7", "-o", str(path)]
+    words = ["trace", "gen", "zipf", "--runs", "20000", "--seed", "7", "-o", str(path)]
     _command.run(words)
     return path
 
