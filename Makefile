@@ -8,7 +8,7 @@
 #   every recording                    the gate replays one in ten, others for each commit; swapping, and that other
 #                                      kernels' rules differ, only here
 #   studies' numbers, calibrating      minutes; the gate calibrates once
-#   cases of a property past 256       each run tries other ones (largefolio_testkit::cases)
+#   cases of a property past 64        each run tries other ones (largefolio_testkit::cases)
 #   long runs of random programs       ten times the programs, twenty times the damaged traces
 #   pages in a browser                 chromium; the gate checks their text
 #   manual pages, completions          read by groff, mandoc, zsh and fish

@@ -15,8 +15,7 @@ import pytest
 import largefolio as lf
 from largefolio import _arguments as arguments
 from largefolio import _command, _native, _storage
-
-IN_TEST_ALL = os.environ.get("LARGEFOLIO_LANE") == "all"
+from lanes import IN_TEST_ALL
 
 
 def test_addresses_may_be_chained(some: list[Path], tmp_path: Path) -> None:

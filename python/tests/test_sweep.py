@@ -32,6 +32,7 @@ from distributed import Client, LocalCluster
 
 import largefolio as lf
 from largefolio import _cluster
+from lanes import only_in_test_all
 
 KERNELS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.2+readahead=1M"]
 MACHINES = ["altra", "grace-4k", "ampereone", "milan", "zen4"]
@@ -127,6 +128,7 @@ def test_a_killed_worker_costs_nothing_but_time(
 
 # If two workers restart at the same time, the cluster has none for a moment.
 @pytest.mark.filterwarnings("ignore:the cluster has no worker")
+@only_in_test_all
 def test_three_lost_workers_in_a_row_cost_nothing_but_time(
     some: list[Path], here: lf.Swept, tmp_path: Path
 ) -> None:
@@ -223,8 +225,15 @@ _DRIVER = """
 """
 
 
-@pytest.mark.parametrize("where", ["here", "cluster"])
-@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGINT], ids=["SIGKILL", "SIGINT"])
+@pytest.mark.parametrize(
+    ("end", "where"),
+    [
+        pytest.param(signal.SIGKILL, "cluster", id="SIGKILL-cluster"),
+        pytest.param(signal.SIGINT, "here", id="SIGINT-here"),
+        pytest.param(signal.SIGKILL, "here", id="SIGKILL-here", marks=only_in_test_all),
+        pytest.param(signal.SIGINT, "cluster", id="SIGINT-cluster", marks=only_in_test_all),
+    ],
+)
 def test_an_ended_driver_loses_nothing(
     some: list[Path], here: lf.Swept, tmp_path: Path, where: str, end: signal.Signals
 ) -> None:

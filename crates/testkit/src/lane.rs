@@ -4,9 +4,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
 use std::sync::LazyLock;
 
-const NR_CASES_FAST: u32 = 256;
+const NR_CASES_FAST: u32 = 64;
 
-/// Cases: `nr_all` with `LARGEFOLIO_LANE=all`, otherwise at most 256. `PROPTEST_CASES` overrides
+/// Cases: `nr_all` with `LARGEFOLIO_LANE=all`, otherwise at most 64. `PROPTEST_CASES` overrides
 /// it.
 #[must_use]
 pub fn cases(nr_all: u32) -> u32 {

@@ -281,6 +281,7 @@ fn two_openers_leave_no_huge_folio() {
 
 #[test]
 fn two_collapsers_leave_no_huge_folio() {
+    largefolio_testkit::only_in_test_all!("explores two collapsers");
     one_opener_and_two_collapsers::<Sound>();
 }
 

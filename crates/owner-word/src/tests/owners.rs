@@ -363,6 +363,7 @@ where
 
 #[test]
 fn three_mms_keep_the_counts_wide() {
+    largefolio_testkit::only_in_test_all!("explores three mms with wide counts");
     three_mms_come_and_go::<Wide, Sound>();
 }
 
