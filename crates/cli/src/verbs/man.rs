@@ -17,8 +17,8 @@ use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 
 /// Print a manual page, or write all of them
 ///
-/// Without --output, prints the page for folio or for one verb, to be piped into `man -l -`. If
-/// folio is installed, all pages are already in place: man folio, man folio-predict.
+/// Without --output, prints the manual page for folio or for one verb; pipe it to `man -l -` to
+/// view it. If folio is installed, so are its manual pages: try man folio or man folio-predict.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

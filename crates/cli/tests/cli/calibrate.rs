@@ -125,8 +125,8 @@ fn a_check_has_a_row_for_every_operation() {
 
 #[test]
 fn without_rights_the_rest_is_measured_and_the_missing_named() {
-    largefolio_testkit::only_in_test_all!("calibrates without rights");
     const NOBODY: u32 = 65_534;
+    largefolio_testkit::only_in_test_all!("calibrates without rights");
     let _settings = hold_settings();
     if !rustix::process::geteuid().is_root() {
         largefolio_testkit::skipped!("only root can become an unprivileged user");

@@ -115,7 +115,7 @@ const CANNOT: &[&str] = &[
     "has no event",
     "does not report page-fault addresses",
     "no filesystem to record on",
-    "does this kernel have its driver",
+    "does this kernel support",
     "no loop device",
     "must be madvise",
     "memory is fragmented",

@@ -52,8 +52,8 @@ pub(crate) struct CrosscheckArgs {
     select: SelectArgs,
     #[command(flatten)]
     random: RandomArgs,
-    /// Run each workload in a memory cgroup whose limit is below what the workload needs, each with
-    /// its own readahead window, and compare what reclaim evicts
+    /// Run each workload, with its own readahead window, in a memory cgroup too small for it, and
+    /// compare what reclaim evicts with the model
     #[arg(long, conflicts_with_all = ["random", "windows_kb"])]
     limited: bool,
     #[command(flatten)]
@@ -89,7 +89,6 @@ impl VerbArgs for CrosscheckArgs {
 
     fn plan(self, invocation: &Invocation<'_>) -> Result<Self::Plan> {
         let command_line = invocation.line();
-        use CrosscheckPlan as Plan;
         Ok(match self.verb {
             None => {
                 let kernel = self.rules.kernel()?;
@@ -98,16 +97,24 @@ impl VerbArgs for CrosscheckArgs {
                 let chosen =
                     live::Chosen { select: self.select, random: self.random.random(), set };
                 let plan = live::LivePlan::new(&chosen, kernel, self.keep, output, command_line)?;
-                Plan::Live(Box::new(plan))
+                CrosscheckPlan::Live(Box::new(plan))
             }
             Some(CrosscheckVerb::Program(args)) => {
-                Plan::Program(Box::new(args.plan(command_line)?))
+                CrosscheckPlan::Program(Box::new(args.plan(command_line)?))
             }
-            Some(CrosscheckVerb::Cow(args)) => Plan::Cow(Box::new(args.plan(command_line)?)),
-            Some(CrosscheckVerb::Collapse(args)) => Plan::Cow(Box::new(args.plan(command_line)?)),
-            Some(CrosscheckVerb::Record(args)) => Plan::Record(Box::new(args.plan(&command_line)?)),
-            Some(CrosscheckVerb::Replay(args)) => Plan::Replay(Box::new(args.plan(command_line)?)),
-            Some(CrosscheckVerb::Workloads(args)) => Plan::Workloads(args.plan()),
+            Some(CrosscheckVerb::Cow(args)) => {
+                CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Collapse(args)) => {
+                CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Record(args)) => {
+                CrosscheckPlan::Record(Box::new(args.plan(&command_line)?))
+            }
+            Some(CrosscheckVerb::Replay(args)) => {
+                CrosscheckPlan::Replay(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Workloads(args)) => CrosscheckPlan::Workloads(args.plan()),
         })
     }
 }

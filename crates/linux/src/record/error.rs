@@ -22,7 +22,7 @@ pub enum RecordError {
     #[error("{}: this is a directory; name a program in it", shown(.0))]
     Directory(PathBuf),
     #[error(
-        "{path}: not executable; to make it executable, run `chmod +x {path}`",
+        "{path}: not executable; run `chmod +x {path}`",
         path = shown(.0)
     )]
     NotExecutable(PathBuf),
@@ -141,7 +141,7 @@ pub enum RecordError {
     NoProcess(u32),
     #[error("there is no process to record: {0}")]
     NoMatch(String),
-    #[error("a live recording traces a program through the kernel, which needs root; run `{0}`")]
+    #[error("a live recording uses kernel tracing, which needs root; run `{0}`")]
     NotRoot(String),
     #[error(
         "cannot open tracefs: not permitted; a live recording needs CAP_SYS_ADMIN (in a container: \

@@ -51,7 +51,7 @@ pub enum RunError {
     #[error("{}: not found; check the name, or give its path", shown(.0))]
     NotFound(PathBuf),
     #[error(
-        "{path}: not executable; to make it executable, run `chmod +x {path}`",
+        "{path}: not executable; run `chmod +x {path}`",
         path = shown(.0)
     )]
     NotExecutable(PathBuf),

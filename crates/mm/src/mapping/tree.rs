@@ -13,7 +13,7 @@
 //! expose an entry's level (docs/behaviour A.4.6), so the shape is part of the model.
 //!
 //! Invariants:
-//! - T1: a sibling slot follows its head slot, within the head's `2^k` aligned slots.
+//! - T1: a sibling slot comes after its head slot, within the head's aligned group of `2^k` slots.
 //! - T2: no node below the root is empty.
 //! - T3: `nr_pages` is the sum of all folio sizes.
 

@@ -3,8 +3,8 @@
 //! Corresponds to: `try_charge_memcg`, `mem_cgroup_handle_over_high`, `reclaim_high`.
 //!
 //! Invariants:
-//! - I1: a charge comes before its folio's allocation; a caller that uses a folio during the charge
-//!   holds a reference to it.
+//! - I1: memory is charged before its folio is allocated; a caller that uses another folio during
+//!   the charge holds a reference to that folio.
 
 use super::effort::COSTLY_ORDER;
 use super::scan::{BATCH_PAGES, Reclaimer};

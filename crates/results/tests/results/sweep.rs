@@ -184,8 +184,8 @@ fn many_small_parts_become_one_and_whatever_ends_that_loses_nothing() {
 
 #[test]
 fn who_is_stopped_while_parts_are_merged_leaves_them_to_the_next() {
-    largefolio_testkit::only_in_test_all!("stops a merge at each of its steps");
     const NR: usize = 256;
+    largefolio_testkit::only_in_test_all!("stops a merge at each of its steps");
     let place = place();
     let dir = place.path().join("set");
     let (request, mut sweep) = many_parts(&place, &dir, NR as u64);

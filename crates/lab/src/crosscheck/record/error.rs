@@ -84,7 +84,7 @@ pub enum CrosscheckError {
     #[error("`{}` failed: {}", shown(command), shown(stderr))]
     Tool { command: String, stderr: String },
     #[error(
-        "cannot mount {filesystem} from a loop device: {source}; does this kernel have its driver?"
+        "cannot mount {filesystem} from a loop device: {source}; does this kernel support {filesystem}?"
     )]
     Mount { filesystem: &'static str, source: io::Error },
     #[error("no loop device: {0}; load the driver (`modprobe loop`) or free one (`losetup -a`)")]

@@ -30,7 +30,7 @@ const FROM_BYTES_MAX: u64 = 64 << 20;
 /// Check fork and copy-on-write against the running kernel
 ///
 /// Random programs of two to four processes (map, read, write, fork, munmap, madvise, mprotect,
-/// mremap, exit) run in lock step on the kernel and in the model. After each step, folio compares
+/// mremap, exit) run in lockstep on the kernel and in the model. After each step, folio compares
 /// for every page whether it is present, whether its frame is new, whether it is exclusive or
 /// shared (and with which process), whether it is PMD-mapped, its folio's order, and its number of
 /// mappings. For each area, the smaps values are compared. `--hugetlb` compares the free, reserved
@@ -64,7 +64,7 @@ pub(super) struct CowArgs {
 /// Random programs of one to four processes call `MADV_COLLAPSE` on anonymous memory and on a file
 /// in memory (memfd, tmpfs) that they share or map privately. The memory has holes, pages shared
 /// after a fork, read-only and lazy-free pages, partially mapped folios and pages that a pipe
-/// refers to; some requests straddle or miss a block. The programs run in lock step on the kernel
+/// refers to; some requests straddle or miss a block. The programs run in lockstep on the kernel
 /// and in the model. After each step, the error number and every page (as in `crosscheck cow`),
 /// including its contents, must match. Needs root. For each group of programs, folio sets the
 /// per-size THP controls, and it keeps khugepaged asleep; it restores both at the end.

@@ -1,4 +1,4 @@
-//! Describes running processes: their mappings, and the resident pages.
+//! Describes running processes: their mappings and resident pages.
 //!
 //! ```text
 //!   maps      -> image (program, loader, stack), then brk and mmap rows
@@ -6,8 +6,8 @@
 //!   pagemap   -> one reference per present page, by address
 //! ```
 //!
-//! Owns the rows for the time before the recording. The memory's real history is unknown, so a
-//! replay gives it the folios that it would get if touched in address order.
+//! Owns the rows that describe the time before the recording. The memory's real history is unknown,
+//! so a replay gives it the folios that it would get if touched in address order.
 
 use std::ops::Range;
 

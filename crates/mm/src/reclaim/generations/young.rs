@@ -1,4 +1,4 @@
-//! Walks of page tables for young entries, and look-around (docs/behaviour P.3.6, P.3.7).
+//! Page-table walks that look for young entries, and look-around (docs/behaviour P.3.6, P.3.7).
 //!
 //! Corresponds to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.

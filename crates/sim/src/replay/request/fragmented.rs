@@ -23,8 +23,9 @@ pub struct Fragmented {
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "'{0}' is not a valid fragmentation; expected SIZE:SHARE, such as 64K:80%, or the share of \
-     free memory that has no room for a PMD folio, in thousandths (0..={PERMILLE_MAX}), such as 500"
+    "'{0}' is not a valid fragmentation value; expected SIZE:SHARE, such as 64K:80%, or a number \
+     from 0 to {PERMILLE_MAX}, such as 500: the share of free memory, in thousandths, that is too \
+     fragmented for a PMD folio"
 )]
 pub struct FragmentedError(String);
 
