@@ -60,7 +60,7 @@ test: setup
 RUN_TESTS = env --default-signal $(CARGO) test --workspace --no-fail-fast
 # Tests that start programs and change this machine's settings mostly wait. The others compute, so
 # they run at the same time.
-ON_MACHINE := cli files live record
+ON_MACHINE := cli files lab live record
 TESTS := $(sort $(notdir $(patsubst %/main.rs,%,$(wildcard crates/*/tests/*/main.rs))))
 test-model:
 	$(RUN_TESTS) --lib --bins $(addprefix --test ,$(filter-out $(ON_MACHINE),$(TESTS)))

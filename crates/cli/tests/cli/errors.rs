@@ -34,7 +34,7 @@ fn unknown_names_come_with_the_nearest() {
         ("--kernel 7.2+min-folio=1G", "at most 128M"),
         ("--kernel 7.2+min-folio=32M", "at most 2M"),
         ("--list", "cannot be used with"),
-        ("--fragmentation 1001", "0..=1000"),
+        ("--fragmentation 1001", "from 0 to 1000"),
         ("--json --csv", "cannot be used with"),
         ("--cold --warm", "cannot be used with"),
     ] {

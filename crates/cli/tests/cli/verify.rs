@@ -266,7 +266,9 @@ fn output_of_the_command_is_not_in_the_result() {
         let output = place.run(&args);
         let result: Result<serde_json::Value, _> = serde_json::from_slice(&output.stdout);
         assert!(result.is_ok(), "{}", text(&output.stdout));
-        assert_eq!(text(&output.stderr).matches("tps=7").count(), 8, "{more}");
+        let nr_runs = text(&output.stderr).matches("tps=7").count();
+        // Two arms: three rounds, and a rehearsal; on a noisy machine, a second rehearsal.
+        assert!(matches!(nr_runs, 8 | 10), "{nr_runs} {more}");
     }
 }
 
