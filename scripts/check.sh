@@ -6,11 +6,20 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo=${CARGO:-cargo}
 
-changed() { git diff --name-only "$1" -- crates; git ls-files --others --exclude-standard crates; }
+# Files outside the crates are tested by the crates that read them.
+data=(kernels machines policies schemas studies tunings)
+changed() {
+    git diff --name-only "$1" -- crates "${data[@]}"
+    git ls-files --others --exclude-standard crates "${data[@]}"
+}
 base=${1:-HEAD}
 if [ $# -eq 0 ] && [ -z "$(changed HEAD)" ]; then base=HEAD~1; fi
 
-mapfile -t crates < <(changed "$base" | cut -d/ -f2 | sort -u)
+readers() {
+    sed -E -e 's,^crates/([^/]*)/.*,\1,' -e 's,^(kernels|machines|policies)/.*,sim,' \
+        -e 's,^schemas/.*,cli,' -e 's,^studies/.*,lab,' -e 's,^tunings/.*,linux,'
+}
+mapfile -t crates < <(changed "$base" | readers | sort -u)
 selection=()
 for crate in "${crates[@]}"; do
     [ ! -e "crates/$crate/Cargo.toml" ] || selection+=("--package=largefolio-$crate")
