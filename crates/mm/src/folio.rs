@@ -69,6 +69,18 @@ pub enum Owner {
     Detached,
 }
 
+/// How a folio of private memory is related to swap space. Only a folio outside is queued for a
+/// deferred split (G.2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SwapState {
+    /// Neither in the swap cache nor being freed.
+    Outside,
+    /// In the swap cache; its first page is in this slot.
+    Cached(SwapSlot),
+    /// Freed without being written: clean since `MADV_FREE`.
+    Discarded,
+}
+
 /// A folio; the module's table lists its states.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "page flags: independent of each other")]
@@ -99,10 +111,8 @@ pub struct Folio {
     pub is_partially_mapped: bool,
     /// Only swap space can hold its content: private and shared memory.
     pub is_swapbacked: bool,
-    /// In swap space or on the way there: never queued for a deferred split (G.2.1).
-    pub is_in_swap_cache: bool,
-    /// The slot of its first page while it is in the swap cache.
-    pub slot: Option<SwapSlot>,
+    /// Its place in the swap cache.
+    pub swap: SwapState,
     /// Clean since `MADV_FREE`: its content can be discarded.
     pub is_lazyfree: bool,
     /// Its content is being written to disk.
@@ -138,8 +148,7 @@ impl Folio {
             is_written_whole: false,
             is_partially_mapped: false,
             is_swapbacked: matches!(owner, Owner::Anon { .. }),
-            is_in_swap_cache: false,
-            slot: None,
+            swap: SwapState::Outside,
             is_lazyfree: false,
             is_under_writeback: false,
             has_private: false,
@@ -232,12 +241,21 @@ impl Folio {
         self.refs != self.maps() + self.cache_refs()
     }
 
+    /// The slot of its first page while it is in the swap cache.
+    #[must_use]
+    pub const fn slot(&self) -> Option<SwapSlot> {
+        match self.swap {
+            SwapState::Cached(first) => Some(first),
+            SwapState::Outside | SwapState::Discarded => None,
+        }
+    }
+
     /// References of the page cache or swap cache: one per page.
     #[must_use]
     pub const fn cache_refs(&self) -> u64 {
         match self.owner {
             Owner::File { .. } => self.order.nr_pages(),
-            Owner::Anon { .. } if self.slot.is_some() => self.order.nr_pages(),
+            Owner::Anon { .. } if self.slot().is_some() => self.order.nr_pages(),
             Owner::Anon { .. } | Owner::Detached => 0,
         }
     }

@@ -59,7 +59,7 @@ impl Memory {
         let by_owner = match folio.owner {
             Owner::Detached => Some(SplitRefusal::Truncated),
             // A folio in the swap cache is split only into base pages (G.4.1).
-            Owner::Anon { .. } if folio.slot.is_some() && to > Order::ZERO => {
+            Owner::Anon { .. } if folio.slot().is_some() && to > Order::ZERO => {
                 Some(SplitRefusal::AnonOrderOne)
             }
             Owner::Anon { .. } => (to == Order::new(1)).then_some(SplitRefusal::AnonOrderOne),

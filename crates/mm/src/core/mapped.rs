@@ -18,7 +18,7 @@ use std::ops::Range;
 use crate::core::Core;
 use crate::counters::mapped::{MappedCounters, MappedKind};
 use crate::folio::frames::Flag;
-use crate::folio::{Folio, FolioId, Owner};
+use crate::folio::{Folio, FolioId, Owner, SwapState};
 use crate::rmap::Mapcount;
 use crate::rmap::mapcount::Change;
 use crate::rmap::owners::MapcountOverflow;
@@ -165,7 +165,7 @@ impl Core {
         if !folio.is_anon()
             || folio.order < MIN_LARGE_ORDER
             || folio.is_partially_mapped
-            || folio.is_in_swap_cache
+            || folio.swap != SwapState::Outside
         {
             return;
         }

@@ -16,7 +16,7 @@
 //! - I2: a folio that only the cache references has a used slot.
 
 use super::Core;
-use crate::folio::FolioId;
+use crate::folio::{FolioId, SwapState};
 use crate::mapping::shadows::Shadow;
 use crate::units::SwapSlot;
 
@@ -28,7 +28,7 @@ impl Core {
     pub(crate) fn add_to_swap_cache(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.folios.get_mut(id);
         let nr = folio.nr_pages();
-        (folio.slot, folio.is_in_swap_cache) = (Some(first), true);
+        folio.swap = SwapState::Cached(first);
         folio.refs += nr;
         if let Some(swap) = &mut self.pressure.swap {
             swap.set_cached(first, nr, Some(id));
@@ -39,8 +39,8 @@ impl Core {
     pub(crate) fn leave_swap_cache(&mut self, id: FolioId, shadow: Option<Shadow>) {
         let folio = self.folios.get_mut(id);
         let nr = folio.nr_pages();
-        let Some(first) = folio.slot.take() else { return };
-        folio.is_in_swap_cache = false;
+        let Some(first) = folio.slot() else { return };
+        folio.swap = SwapState::Outside;
         folio.refs -= nr;
         if let Some(swap) = &mut self.pressure.swap {
             swap.set_cached(first, nr, None);
@@ -55,7 +55,7 @@ impl Core {
     /// folio must then be written before eviction. The caller holds a reference.
     pub(crate) fn free_swap_cache(&mut self, id: FolioId) -> bool {
         let folio = self.folios.get(id);
-        let Some(first) = folio.slot else { return false };
+        let Some(first) = folio.slot() else { return false };
         let nr = folio.nr_pages();
         if self.pressure.swap.as_ref().is_none_or(|swap| swap.is_used(first, nr)) {
             return false;
@@ -79,7 +79,7 @@ impl Core {
 
     pub(crate) fn drop_unmapped_cache(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
-        if folio.slot.is_none() || folio.refs != folio.cache_refs() {
+        if folio.slot().is_none() || folio.refs != folio.cache_refs() {
             return;
         }
         folio.refs += 1;

@@ -130,7 +130,7 @@ impl Memory {
 
     fn give_slots_up(&mut self, id: FolioId, pfn: Pfn) {
         let folio = self.core.folios.get(id);
-        if folio.slot.is_none() || self.core.folios.is_exclusive(pfn) {
+        if folio.slot().is_none() || self.core.folios.is_exclusive(pfn) {
             return;
         }
         let is_alone = if folio.is_large() {

@@ -151,7 +151,7 @@ impl Memory {
         let Some(entry) = swapped.entry(fault.vpn) else {
             unreachable!("I16: the fault's page is swapped")
         };
-        let by = match folio.slot {
+        let by = match folio.slot() {
             Some(first) => entry.slot.0 - first.0,
             None => fault.vpn.0 - folio.order.round_down(fault.vpn.0),
         };
@@ -175,7 +175,7 @@ impl Memory {
 
     fn map_swapped(&mut self, fault: &Fault, id: FolioId) -> bool {
         let run = self.swapped_run(fault, id);
-        let was_cached = self.core.folios.get(id).slot.is_some();
+        let was_cached = self.core.folios.get(id).slot().is_some();
         for by in 0..run.nr {
             self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
             let _ = self.core.put_user(run.entry.slot.plus(by));

@@ -90,7 +90,7 @@ impl FolioTable {
         let marks = self.lru.marks(id);
         let waits_for_writeback = marks.is_reclaim && (folio.is_dirty || folio.is_under_writeback);
         let (kind, is_workingset) = (folio.kind(), folio.is_workingset);
-        let is_in_swap_cache = folio.slot.is_some();
+        let is_in_swap_cache = folio.slot().is_some();
         let listing =
             NewListing { kind, marks, is_workingset, waits_for_writeback, is_in_swap_cache };
         gens.seq_of(listing, rule)

@@ -307,10 +307,10 @@ impl Memory {
             self.maybe_mapped_shared(id)
         } else {
             // Must be exclusive to the process only if the folio itself is dirty.
-            (folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr
+            (folio.is_dirty || folio.slot().is_some()) && folio.maps() != nr
         };
         // The swap slots must be freed first.
-        if !is_kept && (folio.slot.is_none() || self.core.free_swap_cache(id)) {
+        if !is_kept && (folio.slot().is_none() || self.core.free_swap_cache(id)) {
             self.mark_lazyfree(mm, vpn, nr, id);
         }
         vpn.plus(nr)

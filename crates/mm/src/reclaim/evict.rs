@@ -10,7 +10,7 @@ use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId};
-use crate::folio::{FolioId, Owner};
+use crate::folio::{FolioId, Owner, SwapState};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::FilePages;
@@ -82,7 +82,7 @@ impl Memory {
     fn evict_anon(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         let order = folio.order;
-        if let Some(first) = folio.slot {
+        if let Some(first) = folio.slot() {
             return self.swap_out(id, first);
         }
         if !self.can_swap() {
@@ -128,7 +128,7 @@ impl Memory {
         let sites = self.sites_of(id);
         let shadow = self.core.evict_shadow(id);
         let folio = self.core.folios.get(id);
-        let is_cached = folio.slot.is_some();
+        let is_cached = folio.slot().is_some();
         if !is_cached || folio.is_dirty || self.has_dirty_entry(&sites) {
             self.write_to_slots(id, first);
         }
@@ -146,7 +146,7 @@ impl Memory {
 
     fn write_to_slots(&mut self, id: FolioId, first: SwapSlot) {
         let folio = self.core.folios.get(id);
-        let (pfn, nr, is_cached) = (folio.pfn, folio.nr_pages(), folio.slot.is_some());
+        let (pfn, nr, is_cached) = (folio.pfn, folio.nr_pages(), folio.slot().is_some());
         for by in 0..nr {
             let is_written = self.core.folios.frames().get(Flag::Written, pfn.plus(by));
             self.core.ram.swap_out(pfn.plus(by), first.plus(by).0);
@@ -162,7 +162,7 @@ impl Memory {
 
     fn swap_site(&mut self, id: FolioId, site: &Site) {
         let folio = self.core.folios.get(id);
-        let (pfn, Some(first)) = (folio.pfn, folio.slot) else { return };
+        let (pfn, Some(first)) = (folio.pfn, folio.slot()) else { return };
         let is_exclusive: Vec<bool> =
             (0..site.nr).map(|by| self.core.folios.is_exclusive(site.pfn.plus(by))).collect();
         self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
@@ -215,7 +215,7 @@ impl Memory {
         let nr = self.core.folios.get(id).nr_pages();
         self.core.counters.reclaim.pglazyfreed += nr;
         let folio = self.core.folios.get_mut(id);
-        folio.is_in_swap_cache = true;
+        folio.swap = SwapState::Discarded;
         folio.refs += 1;
         for site in sites {
             self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));

@@ -67,7 +67,7 @@ impl Memory {
 
     fn split_victim(&mut self, id: FolioId) -> bool {
         let folio = self.core.folios.get(id);
-        let may_split = folio.is_anon() && folio.is_large() && folio.slot.is_none();
+        let may_split = folio.is_anon() && folio.is_large() && folio.slot().is_none();
         may_split && self.split(id, Order::ZERO).is_ok()
     }
 

@@ -41,7 +41,7 @@ impl Memory {
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
         for part in parts {
-            let stored = whole.slot.map(|first| first.plus(part.pfn.0 - whole.pfn.0));
+            let stored = whole.slot().map(|first| first.plus(part.pfn.0 - whole.pfn.0));
             let is_mapped = part.mapcount.is_mapped();
             // The swap cache keeps pages that can still be swapped in.
             let is_kept = is_mapped || stored.is_some_and(|slot| self.core.is_slot_used(slot));

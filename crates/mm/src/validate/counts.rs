@@ -242,10 +242,10 @@ impl Memory {
     fn is_swap_cache_sound(&self) -> bool {
         let mut nr = 0;
         for (id, folio) in self.core.folios.iter() {
-            let Some(first) = folio.slot else { continue };
+            let Some(first) = folio.slot() else { continue };
             nr += folio.nr_pages();
             let mut slots = (0..folio.nr_pages()).map(|by| first.plus(by));
-            if !folio.is_in_swap_cache || !slots.all(|slot| self.core.cached_in(slot) == Some(id)) {
+            if !slots.all(|slot| self.core.cached_in(slot) == Some(id)) {
                 return false;
             }
         }

@@ -325,7 +325,7 @@ impl Trio {
             let is_mapped = |page: &u32| folio.mapcount.page_mapcount(&shape, *page) > 0;
             let nr_mapped = (0..shape.nr_pages()).filter(is_mapped).count() as u64;
             let is_partial = folio.is_anon() && (1..folio.nr_pages()).contains(&nr_mapped);
-            let is_known = folio.is_partially_mapped || folio.slot.is_some();
+            let is_known = folio.is_partially_mapped || folio.slot().is_some();
             assert!(!is_partial || is_known, "{id:?} is partially mapped");
         }
     }
