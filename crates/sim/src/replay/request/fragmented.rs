@@ -104,7 +104,7 @@ mod tests {
         for wrong in ["1001", "64K:", "64K:101%", "65K:10%", ":10%", "64K:1.25%", "-1", "64K"] {
             let message = of(wrong).unwrap_err().to_string();
             assert!(
-                message.contains("64K:80%") && message.contains("0..=1000"),
+                message.contains("64K:80%") && message.contains("from 0 to 1000"),
                 "{wrong}: {message}"
             );
         }
