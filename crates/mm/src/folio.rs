@@ -69,11 +69,10 @@ pub enum Owner {
     Detached,
 }
 
-/// How a folio of private memory is related to swap space. Only a folio outside is queued for a
-/// deferred split (G.2.1).
+/// Whether a folio is in the swap cache. Only one outside it is queued for a deferred split (G.2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SwapState {
-    /// Neither in the swap cache nor being freed.
+    /// Not in the swap cache, and in use.
     Outside,
     /// In the swap cache; its first page is in this slot.
     Cached(SwapSlot),
@@ -111,7 +110,7 @@ pub struct Folio {
     pub is_partially_mapped: bool,
     /// Only swap space can hold its content: private and shared memory.
     pub is_swapbacked: bool,
-    /// Its place in the swap cache.
+    /// Whether and where it is in the swap cache.
     pub swap: SwapState,
     /// Clean since `MADV_FREE`: its content can be discarded.
     pub is_lazyfree: bool,
