@@ -13,8 +13,8 @@ pub(crate) fn section(
     Section { id: id.into(), title: title.into(), lead: lead.to_owned(), basis, body }
 }
 
-pub(crate) fn footer(command_line: &[String]) -> String {
-    format!("folio {}: {}", env!("CARGO_PKG_VERSION"), command_line.join(" "))
+pub(crate) fn footer(tool_version: &str, command_line: &[String]) -> String {
+    format!("folio {tool_version}: {}", command_line.join(" "))
 }
 
 pub(crate) fn notes<'a>(notes: impl IntoIterator<Item = &'a str>) -> Markup {

@@ -24,7 +24,7 @@ const EXECUTE: u32 = 4;
 #[derive(Debug, Serialize)]
 pub struct ElfResult {
     schema_version: u32,
-    tool_version: &'static str,
+    pub(super) tool_version: &'static str,
     pub(super) command_line: Vec<String>,
     pub(super) kernel: String,
     pub(super) page_bytes: u64,

@@ -72,7 +72,7 @@ pub(super) fn of(view: &ElfResult) -> Result<Page, ExportError> {
             section("sources", "Sources", Basis::None, "", sources(view)),
         ],
         json: serde_json::to_string(&data)?,
-        footer: footer(&view.command_line),
+        footer: footer(view.tool_version, &view.command_line),
     })
 }
 

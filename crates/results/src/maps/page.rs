@@ -53,7 +53,7 @@ pub(super) fn of_summary(summary: &Summary<'_>, title: String) -> Result<Page, E
         answer: headline(summary),
         sections,
         json: serde_json::to_string(summary)?,
-        footer: footer(summary.command_line),
+        footer: footer(summary.tool_version, summary.command_line),
     })
 }
 

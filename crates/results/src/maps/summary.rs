@@ -36,7 +36,7 @@ const NR_RUNS_MAX: usize = 2048;
 #[derive(Serialize)]
 pub(super) struct Summary<'a> {
     schema_version: u32,
-    tool_version: &'static str,
+    pub(super) tool_version: &'static str,
     pub(super) command_line: &'a [String],
     pub(super) kernel: &'a str,
     pub(super) page_bytes: u64,

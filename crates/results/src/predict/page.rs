@@ -1,4 +1,4 @@
-//! The page of a prediction. Its sections: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
+//! A prediction's page. Its sections: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
 //! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`),
 //! `refusals`, `numbers`, `sources`.
 
@@ -19,7 +19,7 @@ mod why;
 
 use crate::ExportError;
 use crate::html::frame::{Basis, Page, Section};
-use crate::page::section;
+use crate::page::{footer, section};
 use crate::predict::PredictResult;
 
 pub(super) fn of(report: &PredictResult) -> Result<Page, ExportError> {
@@ -32,7 +32,7 @@ pub(super) fn of(report: &PredictResult) -> Result<Page, ExportError> {
         answer: glance::answer(report),
         sections: sections(report),
         json,
-        footer: format!("folio {}: {}", report.tool_version, report.command_line.join(" ")),
+        footer: footer(&report.tool_version, &report.command_line),
     })
 }
 

@@ -40,7 +40,7 @@ pub(super) fn of(view: &VerifyResult) -> Result<Page, ExportError> {
         answer: headline(view),
         sections,
         json: serde_json::to_string(view)?,
-        footer: footer(&view.command),
+        footer: footer(view.tool_version, &view.command),
     })
 }
 
