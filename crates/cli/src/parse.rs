@@ -7,7 +7,7 @@ use clap::Parser;
 use clap::error::ErrorKind;
 use largefolio_trace::shown;
 
-use crate::console::{self, Console};
+use crate::console::Console;
 use crate::errors::Exit;
 use crate::version;
 
@@ -52,11 +52,4 @@ fn with_printable_args<C: Parser>(args: &[OsString], error: clap::Error) -> clap
     let foreign = shown.iter().zip(args).find(is_foreign).map_or("", |(shown, _)| shown);
     let cannot = format!("the name '{foreign}' must be UTF-8 here; rename the file\n");
     C::try_parse_from(shown).err().unwrap_or_else(|| C::command().error(error.kind(), cannot))
-}
-
-/// Returns the command line to store in results, with the program's name instead of its path.
-#[must_use]
-pub fn command_line(args: &[OsString]) -> Vec<String> {
-    let further = args.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
-    std::iter::once(console::program().to_owned()).chain(further).collect()
 }

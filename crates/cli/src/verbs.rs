@@ -27,9 +27,8 @@ use std::ffi::OsString;
 use anyhow::Result;
 use clap::Command;
 
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::errors::Exit;
-use crate::parse::command_line;
 
 /// The command that the user typed.
 #[derive(Clone, Copy)]
@@ -42,10 +41,11 @@ pub struct Invocation<'a> {
 }
 
 impl Invocation<'_> {
-    /// Returns the command line to store in results.
+    /// Returns the command line to store in results, with the program's name instead of its path.
     #[must_use]
     pub fn line(&self) -> Vec<String> {
-        command_line(self.words)
+        let further = self.words.iter().skip(1).map(|word| word.to_string_lossy().into_owned());
+        std::iter::once(console::program().to_owned()).chain(further).collect()
     }
 }
 

@@ -24,8 +24,6 @@ use crate::errors::Exit;
 use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use crate::work::{Work, WorkKind};
 
-type Folio<'a> = dyn FnMut(&[OsString], &mut Console) -> Result<Exit> + 'a;
-
 /// Find the best settings for a program, apply them, and prove that they help
 ///
 /// Replays a recording of the program under settings that the running kernel offers - folio sizes
@@ -141,15 +139,13 @@ impl VerbArgs for AdviseArgs {
 impl VerbPlan for AdvisePlan {
     /// Searches, prints the plan, and verifies, applies or undoes it as requested.
     fn run(self, console: &mut Console) -> Result<Exit> {
-        let folio: &mut Folio<'_> =
-            &mut |more, console| (self.execute)(&[&self.program[..], more].concat(), console);
         if self.args.action.undo {
-            return folio(&args(["tune", "--undo"]), console);
+            return self.folio(&args(["tune", "--undo"]), console);
         }
         let trace = match self.target()? {
             Target::Processes(selection) => return self.advise_processes(selection, console),
             Target::Trace(trace) => trace,
-            Target::Program => self.record(console, folio)?,
+            Target::Program => self.record(console)?,
         };
         let advice = self.advice(trace)?;
         console::remark(advice.remarks());
@@ -168,7 +164,7 @@ impl VerbPlan for AdvisePlan {
                      its files cached, so it cannot show a gain at a cold start",
                 );
             }
-            let verdict = folio(&owned(&plan.verify), console)?;
+            let verdict = self.folio(&owned(&plan.verify), console)?;
             if !matches!(verdict, Exit::Done) {
                 if self.args.action.apply {
                     console::say("folio: not confirmed: nothing was applied");
@@ -177,7 +173,7 @@ impl VerbPlan for AdvisePlan {
             }
         }
         if self.args.action.apply {
-            apply(&plan.steps, console, folio)?;
+            self.apply(&plan.steps, console)?;
             if !plan.start.is_empty() {
                 console::say(&format!(
                     "folio: start the program with folio run {} from now on",
@@ -190,6 +186,33 @@ impl VerbPlan for AdvisePlan {
 }
 
 impl AdvisePlan {
+    /// Runs a command of the same program.
+    fn folio(&self, more: &[OsString], console: &mut Console) -> Result<Exit> {
+        (self.execute)(&[&self.program[..], more].concat(), console)
+    }
+
+    /// Runs the steps until one fails, and then names those that were done.
+    fn apply(&self, steps: &[Step], console: &mut Console) -> Result<()> {
+        for (nr, step) in steps.iter().enumerate() {
+            let ended = self.folio(&owned(&step.words), console);
+            let is_done = matches!(ended, Ok(Exit::Done));
+            if is_done {
+                continue;
+            }
+            let done = match nr {
+                0 => "nothing was applied".to_owned(),
+                _ => format!(
+                    "the earlier steps took effect; to undo them: {}",
+                    shell::as_root("folio advise --undo")
+                ),
+            };
+            let message = format!("{} failed: {done}", step.command());
+            ended.context(message.clone())?;
+            bail!(message);
+        }
+        Ok(())
+    }
+
     fn target(&self) -> Result<Target> {
         let args = &self.args;
         match (args.target.as_slice(), &args.unit) {
@@ -222,7 +245,7 @@ impl AdvisePlan {
         Ok(if advice.is_some() { Exit::Done } else { Exit::No })
     }
 
-    fn record(&self, console: &mut Console, folio: &mut Folio<'_>) -> Result<PathBuf> {
+    fn record(&self, console: &mut Console) -> Result<PathBuf> {
         let program = self.args.command.first().map(Path::new).and_then(Path::file_name);
         let name = program.context("name the program to record: folio advise -- CMD")?;
         let trace = PathBuf::from(format!("{}.folio", name.to_string_lossy()));
@@ -237,7 +260,7 @@ impl AdvisePlan {
             .into_iter()
             .chain([trace.clone().into_os_string(), "--".into()])
             .chain(self.args.command.iter().cloned());
-        let ended = folio(&record.collect::<Vec<_>>(), console)?;
+        let ended = self.folio(&record.collect::<Vec<_>>(), console)?;
         match ended {
             Exit::Done | Exit::Program(0) => Ok(trace),
             _ => bail!(
@@ -314,28 +337,6 @@ fn several_targets(targets: &[PathBuf]) -> Result<Target> {
 /// `12` and `12,13`.
 fn pids_of(text: &str) -> Option<Vec<u32>> {
     text.split(',').map(|pid| pid.parse().ok()).collect()
-}
-
-/// Runs the steps until one fails, and then names those that were done.
-fn apply(steps: &[Step], console: &mut Console, folio: &mut Folio<'_>) -> Result<()> {
-    for (nr, step) in steps.iter().enumerate() {
-        let ended = folio(&owned(&step.words), console);
-        let is_done = matches!(ended, Ok(Exit::Done));
-        if is_done {
-            continue;
-        }
-        let done = match nr {
-            0 => "nothing was applied".to_owned(),
-            _ => format!(
-                "the earlier steps took effect; to undo them: {}",
-                shell::as_root("folio advise --undo")
-            ),
-        };
-        let message = format!("{} failed: {done}", step.command());
-        ended.context(message.clone())?;
-        bail!(message);
-    }
-    Ok(())
 }
 
 fn args<const N: usize>(args: [&str; N]) -> Vec<OsString> {
