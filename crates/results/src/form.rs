@@ -2,11 +2,9 @@
 
 use std::io;
 
-use parquet::errors::ParquetError;
 use serde::Serialize;
 
 use crate::json;
-use crate::predict::table::TableError;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
@@ -51,10 +49,6 @@ pub enum ExportError {
     Io(#[from] io::Error),
     #[error("cannot write the result as JSON: {0}")]
     Json(#[from] serde_json::Error),
-    #[error(transparent)]
-    Table(#[from] TableError),
-    #[error("cannot write the result as Parquet: {0}")]
-    Parquet(#[from] ParquetError),
 }
 
 impl From<csv::Error> for ExportError {

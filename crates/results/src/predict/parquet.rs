@@ -11,16 +11,24 @@ use parquet::errors::ParquetError;
 use parquet::file::metadata::KeyValue;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 
-use crate::ExportError;
+use crate::predict::table::TableError;
 use crate::predict::{PredictResult, table};
 
 /// Files with fewer rows are not compressed: each column would be its own tiny zstd frame, and
 /// setting up zstd takes longer than all the rest.
 const COMPRESSED_ROWS_MIN: usize = 256;
 
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+    #[error("cannot write the result as Parquet: {0}")]
+    Parquet(#[from] ParquetError),
+}
+
 /// # Errors
-/// If the library refuses the data frame.
-pub fn file(report: &PredictResult) -> Result<Vec<u8>, ExportError> {
+/// If a number does not fit in the data frame, or the library refuses it.
+pub fn file(report: &PredictResult) -> Result<Vec<u8>, FileError> {
     let batch = table::batch(&report.trace, &report.settings, &report.rows)?;
     let batch = table::with_command_line(batch, &report.command_line)?;
     Ok(file_of(&batch)?)

@@ -5,7 +5,7 @@ use std::io::{IsTerminal, stdout};
 use anyhow::{Result, bail};
 use clap::Args;
 use largefolio_results::predict::{Depth, PredictResult, TextStyle, parquet, text};
-use largefolio_results::{ExportError, Form, Forms as _};
+use largefolio_results::{Form, Forms as _};
 
 use crate::console::Console;
 use crate::verbs::values::FormArgs;
@@ -60,9 +60,9 @@ impl FrameForm {
         report: &PredictResult,
         sink: Sink,
         depth: Depth,
-    ) -> Result<Vec<u8>, ExportError> {
+    ) -> Result<Vec<u8>> {
         let text = match self {
-            Self::Parquet => return parquet::file(report),
+            Self::Parquet => return Ok(parquet::file(report)?),
             Self::Plain(Form::Text) => {
                 let is_styled = sink == Sink::Stream && Console::is_styled();
                 text::text(report, TextStyle { width: Console::width(), is_styled, depth })
