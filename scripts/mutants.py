@@ -129,7 +129,7 @@ MUTANTS = [
      "is_private: folio.mapcount.is_page_exclusive(&shape, page),",
      "is_private: folio.mapcount.page_mapcount(&shape, page) == 1,"),
     ("lazyfree-shared", "map/advise.rs",
-     "(folio.is_dirty || folio.is_in_swap_cache) && folio.maps() != nr",
+     "(folio.is_dirty || folio.slot().is_some()) && folio.maps() != nr",
      "folio.maps() != nr"),
     ("khugepaged-whole-area", "map/advise.rs",
      "self.khugepaged_enter_for(mm, &wholes);",
