@@ -27,9 +27,9 @@ use largefolio_linux::record::recorded_from;
 use largefolio_linux::system::MemSystem;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_mm::policy::{Context, Point};
-use largefolio_results::predict::sweep::{Manifest, NEVER, SweepRequest, Sweep, Task, TaskResult};
 use largefolio_results::Forms;
 use largefolio_results::maps::{DiffResult, ElfResult, Show, Sort, State};
+use largefolio_results::predict::sweep::{Manifest, NEVER, Sweep, SweepRequest, Task, TaskResult};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::policy::KernelPolicy;
@@ -189,7 +189,7 @@ fn look(data: &[u8], place: &Path) {
     let (old, new) = between.map_or((data, data), |at| (&data[..at], &data[at + 1..]));
     let Ok(old) = State::read(&file(old, place, "old.json")) else { return };
     let Ok(new) = State::read(&file(new, place, "new.json")) else { return };
-    let show = Show { nr_rows: 10, sort: Sort::Size, width: 100 };
+    let show = Show { nr_rows: 10, sort: Sort::Size, width: 100, prose: None, is_full: false };
     if let Ok(diff) = DiffResult::of(&old, &new, show, Vec::new()) {
         write(&diff);
     }
@@ -217,7 +217,7 @@ fn swept(dir: &Path) -> (Sweep, Task) {
         command_line: Vec::new(),
         traces: vec![trace],
         copies: BTreeMap::new(),
-        cells: replay::SweepRequest::new(kernels, machines),
+        cells: replay::ReplayRequest::new(kernels, machines),
     };
     let sweep = Sweep::open(dir, &request, NEVER).expect("a sweep");
     let task = sweep.missing(1).pop().expect("nothing is done yet");
