@@ -17,12 +17,15 @@
 //! | exit | 0 | 0 | exit status | 0 | [`ExitKind`] | - |
 //! | execve | 0 | 0 | 0 | row of [`Meta::execs`](crate::Meta::execs) | 0 | program |
 //! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
-//! | pread pwrite | 0 | bytes moved | file position | descriptor | 0 | file |
+//! | pread pwrite | for a copy: the position in the other file | bytes moved | file position | descriptor | [`io`] | file |
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |
 //! | collapse | address | bytes | folio size in bytes; 0 = PMD folios | 0 | 0 | - |
 //! | close | 0 | 0 | descriptor | 0 | 0 | - |
+//! | sync | for msync: address | bytes | file position | 0 | 0 | file; none for msync, and for all files if `len` is 0 |
+//! | fallocate | 0 | bytes | file position | `FALLOC_FL_*` | 0 | file |
+//! | unlink | 0 | 0 | 0 | 0 | 0 | file, which has no name from now on |
 //!
 //! A *link* means that the program loaded the page's address from memory before it used the page.
 //! It is the distance to that load in rows of references (exec, read, write) of the same thread,
@@ -66,11 +69,14 @@ pub enum Op {
     Collapse = 17,
     Close = 18,
     Execve = 19,
+    Sync = 20,
+    Fallocate = 21,
+    Unlink = 22,
 }
 
 impl Op {
     /// Every op, ordered by number.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Exec,
         Self::Read,
         Self::Write,
@@ -91,6 +97,9 @@ impl Op {
         Self::Collapse,
         Self::Close,
         Self::Execve,
+        Self::Sync,
+        Self::Fallocate,
+        Self::Unlink,
     ];
 
     /// Returns the op with this number, `None` if no op has it.
@@ -123,6 +132,9 @@ impl Op {
             Self::Collapse => "collapse",
             Self::Close => "close",
             Self::Execve => "execve",
+            Self::Sync => "sync",
+            Self::Fallocate => "fallocate",
+            Self::Unlink => "unlink",
         }
     }
 
@@ -185,6 +197,8 @@ pub mod abi {
     pub const O_WRONLY: u32 = 1;
     /// Open for reading and writing.
     pub const O_RDWR: u32 = 2;
+    /// The open empties the file.
+    pub const O_TRUNC: u32 = 0x200;
     /// An execve closes the descriptor.
     pub const O_CLOEXEC: u32 = 0x8_0000;
     /// Loads are allowed.
@@ -211,6 +225,30 @@ pub mod abi {
     pub const MAP_HUGETLB: u32 = 0x4_0000;
     /// Map at this address if it is free.
     pub const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+    /// Allocate without changing the file's size.
+    pub const FALLOC_FL_KEEP_SIZE: u64 = 1;
+    /// Make the range a hole.
+    pub const FALLOC_FL_PUNCH_HOLE: u64 = 2;
+    /// Remove the range from the file.
+    pub const FALLOC_FL_COLLAPSE_RANGE: u64 = 8;
+    /// Make the range read as zeroes.
+    pub const FALLOC_FL_ZERO_RANGE: u64 = 0x10;
+    /// Insert a range that reads as zeroes.
+    pub const FALLOC_FL_INSERT_RANGE: u64 = 0x20;
+}
+
+/// `flags` of a pread or pwrite: how the call moves the data.
+pub mod io {
+    /// Without the page cache (`O_DIRECT`).
+    pub const DIRECT: u32 = 1;
+    /// Through a pipe, at most 16 pages at a time (sendfile, splice). A pwrite's `addr` is the
+    /// position in the file read.
+    pub const PIPE: u32 = 2;
+    /// `copy_file_range` within one filesystem, which can share blocks instead of copying. `addr`
+    /// is the position in the other file.
+    pub const COPY: u32 = 4;
+    /// A write that returns after its data is in storage (`O_SYNC`, `O_DSYNC`).
+    pub const SYNC: u32 = 8;
 }
 
 /// First bit of `PROT_*` in an mmap's `flags`, above `MAP_*`. Of `MAP_*`, only a hugetlb mapping's

@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::event::FileId;
 
 /// Newest schema version. A reader rejects newer ones.
-pub const SCHEMA_VERSION: u32 = 6;
+pub const SCHEMA_VERSION: u32 = 7;
 const SCHEMA_VERSION_OF_RUNS: u32 = 2;
 const SCHEMA_VERSION_OF_LINKS: u32 = 3;
 const SCHEMA_VERSION_OF_EXECS: u32 = 4;
 const SCHEMA_VERSION_OF_ARCH: u32 = 5;
 const SCHEMA_VERSION_OF_ATTACHED: u32 = 6;
+const SCHEMA_VERSION_OF_RECORDED: u32 = 7;
 
 /// A file that the program used.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +31,13 @@ pub struct FileInfo {
     pub build_id: String,
     /// Filesystem name (`ext4`, `xfs`, `tmpfs`, ..); empty if unknown.
     pub filesystem: String,
+    /// Parts without data in storage at its first use: position and length in bytes.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub holes: Vec<(u64, u64)>,
+    /// What an execve reads of it beyond its first 4 KiB: position and length in bytes. Linkers put
+    /// all of a program's headers into its first page.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub exec_reads: Vec<(u64, u64)>,
 }
 
 /// A mapping that existed before the first event.
@@ -198,9 +206,33 @@ pub struct Meta {
     /// Start of the recording in the rows, for running processes (`folio record --live -p`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
+    /// What the recorder records beyond schema version 6, by name ([`recorded`]). A name that is
+    /// missing means that the trace shows nothing of it, whatever the program did.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub recorded: Vec<String>,
+}
+
+/// Names in [`Meta::recorded`].
+pub mod recorded {
+    /// Sync rows: msync, fsync and the like.
+    pub const SYNC: &str = "sync";
+    /// Fallocate rows.
+    pub const FALLOCATE: &str = "fallocate";
+    /// Unlink rows.
+    pub const UNLINK: &str = "unlink";
+    /// Holes of files.
+    pub const HOLES: &str = "holes";
+    /// How read and write calls move data ([`crate::event::io`]).
+    pub const IO: &str = "io";
 }
 
 impl Meta {
+    /// Returns whether the recorder recorded `name`.
+    #[must_use]
+    pub fn has_recorded(&self, name: &str) -> bool {
+        self.recorded.iter().any(|known| known == name)
+    }
+
     /// Returns the number of rows before the recording.
     #[must_use]
     pub fn nr_rows_before(&self) -> u64 {
@@ -231,6 +263,7 @@ impl Meta {
     /// version, so older versions of folio can read it.
     pub(crate) fn schema_version_needed(&self) -> u32 {
         let needed = [
+            (self.needs_newest(), SCHEMA_VERSION_OF_RECORDED),
             (self.attached.is_some(), SCHEMA_VERSION_OF_ATTACHED),
             (!self.arch.is_empty(), SCHEMA_VERSION_OF_ARCH),
             (!self.execs.is_empty() || self.faults_only, SCHEMA_VERSION_OF_EXECS),
@@ -238,6 +271,11 @@ impl Meta {
             (!self.runs.is_empty(), SCHEMA_VERSION_OF_RUNS),
         ];
         needed.into_iter().find(|&(is_needed, _)| is_needed).map_or(1, |(_, version)| version)
+    }
+
+    fn needs_newest(&self) -> bool {
+        let is_new = |file: &FileInfo| !file.holes.is_empty() || !file.exec_reads.is_empty();
+        !self.recorded.is_empty() || self.files.iter().any(is_new)
     }
 }
 

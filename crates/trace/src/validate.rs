@@ -158,10 +158,11 @@ impl Event {
             Op::Pread | Op::Pwrite if self.len > CALL_BYTES_MAX => {
                 Err(RowFault::TooLong(self.op, self.len))
             }
-            Op::Pread | Op::Pwrite | Op::Fadvise => {
+            Op::Pread | Op::Pwrite | Op::Fadvise | Op::Fallocate => {
                 self.validate_has_file().and_then(|()| fits(self.pos, self.len))
             }
-            Op::Open | Op::Truncate => self.validate_has_file(),
+            Op::Sync => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
+            Op::Open | Op::Truncate | Op::Unlink => self.validate_has_file(),
             Op::Brk | Op::Fork | Op::Exit | Op::DropCaches | Op::Close | Op::Execve => Ok(()),
         }
     }

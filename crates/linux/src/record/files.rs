@@ -127,6 +127,7 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
             size_bytes,
             build_id: String::new(),
             filesystem: "tmpfs".to_owned(),
+            ..FileInfo::default()
         });
     }
     let magic = rustix::fs::statfs(path).ok().map(|metadata| metadata.f_type);
@@ -136,7 +137,7 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
     let filesystem = magic.map_or_else(String::new, filesystem::name);
     let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
     let path = root.inside(path).to_string_lossy().into_owned();
-    Some(FileInfo { path, size_bytes, build_id, filesystem })
+    Some(FileInfo { path, size_bytes, build_id, filesystem, ..FileInfo::default() })
 }
 
 #[cfg(test)]

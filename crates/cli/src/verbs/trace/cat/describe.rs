@@ -3,8 +3,11 @@
 use std::io::{self, Write};
 
 use largefolio_results::figures;
-use largefolio_trace::event::abi::MAP_SHARED;
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, map_of, prot_of};
+use largefolio_trace::event::abi::{
+    FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE,
+    MAP_SHARED,
+};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, io as means, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Meta, Op};
 
 pub(super) fn line(out: &mut dyn Write, row: u64, event: &Event, meta: &Meta) -> io::Result<()> {
@@ -43,11 +46,40 @@ fn text(event: &Event, meta: &Meta) -> String {
         Op::Exit => exit(flags, pos),
         Op::Open => format!("{file} as descriptor {pos}"),
         Op::Close => format!("descriptor {pos}"),
-        Op::Pread | Op::Pwrite => format!("{file} at {pos:#x} {}", figures::bytes(len)),
+        Op::Pread | Op::Pwrite => {
+            format!("{file} at {pos:#x} {}{}", figures::bytes(len), moves(flags))
+        }
         Op::Truncate => format!("{file} to {}", figures::bytes(len)),
         Op::Fadvise => format!("{file} at {pos:#x} {} advice {aux}", figures::bytes(len)),
-        Op::DropCaches => file,
+        Op::DropCaches | Op::Unlink => file,
         Op::Execve => execve(aux, meta),
+        Op::Sync if event.file.is_none() && len > 0 => range,
+        Op::Sync if event.file.is_none() => file,
+        Op::Sync if len == u64::MAX => file,
+        Op::Sync => format!("{file} at {pos:#x} {}", figures::bytes(len)),
+        Op::Fallocate => format!("{file} at {pos:#x} {}{}", figures::bytes(len), fallocate(aux)),
+    }
+}
+
+/// How a read or write call moves the data.
+fn moves(flags: u32) -> &'static str {
+    match flags {
+        _ if flags & means::DIRECT != 0 => " direct",
+        _ if flags & means::COPY != 0 => " copy_file_range",
+        _ if flags & means::PIPE != 0 => " through a pipe",
+        _ if flags & means::SYNC != 0 => " synchronous",
+        _ => "",
+    }
+}
+
+/// `FALLOC_FL_*` of the Linux ABI.
+fn fallocate(mode: u64) -> &'static str {
+    match mode {
+        _ if mode & FALLOC_FL_PUNCH_HOLE != 0 => " hole",
+        _ if mode & FALLOC_FL_COLLAPSE_RANGE != 0 => " removed",
+        _ if mode & FALLOC_FL_ZERO_RANGE != 0 => " zeroes",
+        _ if mode & FALLOC_FL_INSERT_RANGE != 0 => " inserted",
+        _ => "",
     }
 }
 
