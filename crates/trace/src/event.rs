@@ -26,6 +26,8 @@
 //! | sync | for msync: address | bytes | file position | 0 | 0 | file; none for msync, and for all files if `len` is 0 |
 //! | fallocate | 0 | bytes | file position | `FALLOC_FL_*` | 0 | file |
 //! | unlink | 0 | 0 | 0 | 0 | 0 | file, which has no name from now on |
+//! | mlock | address | bytes; 0 = all memory | 0 | 0 | [`lock`]; 0 = unlock | - |
+//! | `thp_disable` | 0 | 0 | 0 | [`thp_disable`]; 0 = allow | 0 | - |
 //!
 //! A *link* means that the program loaded the page's address from memory before it used the page.
 //! It is the distance to that load in rows of references (exec, read, write) of the same thread,
@@ -72,11 +74,13 @@ pub enum Op {
     Sync = 20,
     Fallocate = 21,
     Unlink = 22,
+    Mlock = 23,
+    ThpDisable = 24,
 }
 
 impl Op {
     /// Every op, ordered by number.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 25] = [
         Self::Exec,
         Self::Read,
         Self::Write,
@@ -100,6 +104,8 @@ impl Op {
         Self::Sync,
         Self::Fallocate,
         Self::Unlink,
+        Self::Mlock,
+        Self::ThpDisable,
     ];
 
     /// Returns the op with this number, `None` if no op has it.
@@ -135,6 +141,8 @@ impl Op {
             Self::Sync => "sync",
             Self::Fallocate => "fallocate",
             Self::Unlink => "unlink",
+            Self::Mlock => "mlock",
+            Self::ThpDisable => "thp_disable",
         }
     }
 
@@ -249,6 +257,25 @@ pub mod io {
     pub const COPY: u32 = 4;
     /// A write that returns after its data is in storage (`O_SYNC`, `O_DSYNC`).
     pub const SYNC: u32 = 8;
+}
+
+/// `aux` of a `thp_disable`: THP that `prctl(PR_SET_THP_DISABLE)` turns off, also in later children
+/// and programs of the process.
+pub mod thp_disable {
+    /// Any.
+    pub const ALL: u64 = 1;
+    /// All but `MADV_HUGEPAGE` areas (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    pub const EXCEPT_ADVISED: u64 = 2;
+}
+
+/// `flags` of an mlock.
+pub mod lock {
+    /// Lock the mappings of the range (`MCL_CURRENT`).
+    pub const CURRENT: u32 = 1;
+    /// Lock later mappings of the process too (`MCL_FUTURE`).
+    pub const FUTURE: u32 = 2;
+    /// Lock a page only when a fault maps it (`MCL_ONFAULT`).
+    pub const ON_FAULT: u32 = 4;
 }
 
 /// First bit of `PROT_*` in an mmap's `flags`, above `MAP_*`. Of `MAP_*`, only a hugetlb mapping's

@@ -224,6 +224,12 @@ pub mod recorded {
     pub const HOLES: &str = "holes";
     /// How read and write calls move data ([`crate::event::io`]).
     pub const IO: &str = "io";
+    /// References of the kernel to the buffers of every call, not only of read and write.
+    pub const BUFFERS: &str = "buffers";
+    /// Mlock rows.
+    pub const MLOCK: &str = "mlock";
+    /// `thp_disable` rows.
+    pub const THP_DISABLE: &str = "thp_disable";
 }
 
 impl Meta {

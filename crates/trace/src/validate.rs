@@ -153,7 +153,9 @@ impl Event {
         match self.op {
             Op::Exec | Op::Read | Op::Write => self.validate_run(),
             Op::Mmap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
-            Op::Munmap | Op::Mprotect | Op::Madvise | Op::Collapse => fits(self.addr, self.len),
+            Op::Munmap | Op::Mprotect | Op::Madvise | Op::Collapse | Op::Mlock => {
+                fits(self.addr, self.len)
+            }
             Op::Mremap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.aux)),
             Op::Pread | Op::Pwrite if self.len > CALL_BYTES_MAX => {
                 Err(RowFault::TooLong(self.op, self.len))
@@ -163,7 +165,13 @@ impl Event {
             }
             Op::Sync => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
             Op::Open | Op::Truncate | Op::Unlink => self.validate_has_file(),
-            Op::Brk | Op::Fork | Op::Exit | Op::DropCaches | Op::Close | Op::Execve => Ok(()),
+            Op::Brk
+            | Op::Fork
+            | Op::Exit
+            | Op::DropCaches
+            | Op::Close
+            | Op::Execve
+            | Op::ThpDisable => Ok(()),
         }
     }
 

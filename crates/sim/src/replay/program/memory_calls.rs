@@ -43,7 +43,7 @@ impl Cell {
             Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
                 self.file_event(process, event)?;
             }
-            Op::Sync | Op::Fallocate | Op::Unlink => {}
+            Op::Sync | Op::Fallocate | Op::Unlink | Op::Mlock | Op::ThpDisable => {}
             Op::Collapse => self.collapse(process, event),
             Op::Execve => self.execve(process, event)?,
             Op::Exec | Op::Read | Op::Write => {}

@@ -7,7 +7,9 @@ use largefolio_trace::event::abi::{
     FALLOC_FL_COLLAPSE_RANGE, FALLOC_FL_INSERT_RANGE, FALLOC_FL_PUNCH_HOLE, FALLOC_FL_ZERO_RANGE,
     MAP_SHARED,
 };
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, io as means, map_of, prot_of};
+use largefolio_trace::event::{
+    BORROWS_MEMORY, SHARES_MEMORY, io as means, lock, map_of, prot_of, thp_disable,
+};
 use largefolio_trace::{Event, ExitKind, Meta, Op};
 
 pub(super) fn line(out: &mut dyn Write, row: u64, event: &Event, meta: &Meta) -> io::Result<()> {
@@ -57,7 +59,27 @@ fn text(event: &Event, meta: &Meta) -> String {
         Op::Sync if event.file.is_none() => file,
         Op::Sync if len == u64::MAX => file,
         Op::Sync => format!("{file} at {pos:#x} {}", figures::bytes(len)),
+        Op::Mlock => {
+            format!("{}{}", if len == 0 { "all memory" } else { range.as_str() }, locked(flags))
+        }
+        Op::ThpDisable => disabled(aux).to_owned(),
         Op::Fallocate => format!("{file} at {pos:#x} {}{}", figures::bytes(len), fallocate(aux)),
+    }
+}
+
+fn locked(flags: u32) -> &'static str {
+    match flags {
+        0 => " unlocked",
+        _ if flags & lock::ON_FAULT != 0 => " on fault",
+        _ => "",
+    }
+}
+
+fn disabled(aux: u64) -> &'static str {
+    match aux {
+        0 => "no longer",
+        _ if aux & thp_disable::EXCEPT_ADVISED != 0 => "except in advised areas",
+        _ => "all",
     }
 }
 
