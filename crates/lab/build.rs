@@ -1,4 +1,4 @@
-//! Compiles the programs of `crosscheck` (`probe/{probe,cow}.c`, no C library) for the target.
+//! Compiles the programs of `crosscheck` (`probe/{probe,cow,script}.c`, no C library) for the target.
 
 use std::env;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ fn main() {
         arch if is_native || arch == "x86_64" => "cc".to_owned(),
         arch => format!("{arch}-linux-gnu-gcc"),
     });
-    for name in ["probe", "cow"] {
+    for name in ["probe", "cow", "script"] {
         let out = PathBuf::from(variable("OUT_DIR")).join(name);
         let source = format!("probe/{name}.c");
         let built = Command::new(&compiler).args(FLAGS).arg("-o").arg(out).arg(&source).status();

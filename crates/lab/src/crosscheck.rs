@@ -33,6 +33,7 @@ pub mod processes;
 pub mod record;
 mod recording;
 pub mod result;
+pub mod run;
 mod text;
 mod verdict;
 

@@ -6,6 +6,8 @@ use largefolio_linux::calibrate::anon::BenchError;
 use largefolio_linux::calibrate::stubs::StubsError;
 use largefolio_sim::bench::AnonBenchError;
 use largefolio_sim::kernel::KernelError;
+use largefolio_sim::replay::{ReplayError, RequestError};
+use largefolio_trace::TraceError;
 
 use crate::crosscheck::record::CrosscheckError;
 use crate::crosscheck::{CheckError, LibraryError, ParseError};
@@ -31,6 +33,14 @@ pub enum Error {
     Parse(#[from] ParseError),
     #[error(transparent)]
     Study(#[from] StudyError),
+    #[error(transparent)]
+    Results(#[from] largefolio_results::Error),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Request(#[from] RequestError),
+    #[error(transparent)]
+    Trace(#[from] TraceError),
     #[error("{0}")]
     Invalid(String),
     #[error("{doing}: {source}")]

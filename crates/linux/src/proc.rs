@@ -36,6 +36,7 @@ pub use host::{Processor, load};
 use std::io;
 use std::path::Path;
 
+pub use stat::TaskFaults;
 pub use task::Held;
 pub use task::Task;
 

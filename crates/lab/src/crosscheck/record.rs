@@ -44,12 +44,17 @@ mod probe;
 mod program;
 mod settings;
 mod tracefs;
+mod wanted;
 
 pub use error::CrosscheckError;
 pub use facts::{Facts, Thp};
 pub use group::Limits;
 pub use place::{Pause, Recorder, RecordingPlace};
 pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
-pub use program::{Disk, ProgramPlan, ProgramRecorder, ProgramRecording};
+pub use program::{
+    Disk, Observed, OwnFile, PlainOptions, PlainRun, ProgramPlan, ProgramRecorder,
+    ProgramRecording, Resident, RunPlace, RunPlan,
+};
 pub use settings::{SettingChange, Settings};
+pub use wanted::WantedSettings;
 pub use workloads::{FileSpec, Filesystem, Workload};

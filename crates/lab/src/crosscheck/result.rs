@@ -13,6 +13,10 @@ mod live;
 mod program;
 mod replay;
 mod rows;
+mod run;
+mod run_rows;
+mod run_scripts;
+mod run_text;
 mod text;
 mod workloads;
 
@@ -26,6 +30,9 @@ pub use live::{LiveCheck, recorder};
 pub use program::{ProgramCheck, program_recorder};
 pub use replay::ReplayRequest;
 pub use rows::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
+pub use run::{Judged, RunCheck, Runs};
+pub use run_rows::{RunOutcome, RunResult, RunRow};
+pub use run_scripts::{ScriptCheck, ScriptRun};
 pub use workloads::{Listed, WorkloadList};
 
 impl Forms for CrosscheckResult {

@@ -6,6 +6,7 @@ mod output;
 mod program;
 mod record;
 mod replay;
+mod run;
 mod select;
 mod workloads;
 
@@ -38,6 +39,7 @@ Examples:
   sudo folio-lab crosscheck --random 2000 --seed 7         random workloads
   sudo folio-lab crosscheck --limited                      too little memory: what reclaim evicts
   sudo folio-lab crosscheck record -o here -- prot=r advice=huge pattern=stride7 n=100
+  sudo folio-lab crosscheck run -- python3 -c pass         a prediction and a plain run
   sudo folio-lab crosscheck program -- python3 -c pass     a real program with all its files
   folio-lab crosscheck replay here recordings/packaged     no root needed
   sudo folio-lab crosscheck cow --programs 2000            fork and copy-on-write
@@ -67,6 +69,7 @@ pub(crate) struct CrosscheckArgs {
 
 #[derive(Debug, Subcommand)]
 enum CrosscheckVerb {
+    Run(run::RunArgs),
     Program(program::ProgramArgs),
     Cow(cow::CowArgs),
     Collapse(cow::CollapseArgs),
@@ -77,6 +80,7 @@ enum CrosscheckVerb {
 
 pub(crate) enum CrosscheckPlan {
     Live(Box<live::LivePlan>),
+    Run(Box<run::RunVerb>),
     Program(Box<program::ProgramRun>),
     Cow(Box<cow::CowPlan>),
     Record(Box<record::RecordPlan>),
@@ -98,6 +102,9 @@ impl VerbArgs for CrosscheckArgs {
                     live::Chosen { select: self.select, random: self.random.random(), set };
                 let plan = live::LivePlan::new(&chosen, kernel, self.keep, output, command_line)?;
                 CrosscheckPlan::Live(Box::new(plan))
+            }
+            Some(CrosscheckVerb::Run(args)) => {
+                CrosscheckPlan::Run(Box::new(args.plan(command_line)?))
             }
             Some(CrosscheckVerb::Program(args)) => {
                 CrosscheckPlan::Program(Box::new(args.plan(command_line)?))
@@ -123,6 +130,7 @@ impl VerbPlan for CrosscheckPlan {
     fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::Live(plan) => plan.run(console),
+            Self::Run(plan) => plan.run(console),
             Self::Program(plan) => plan.run(console),
             Self::Cow(plan) => plan.run(console),
             Self::Record(plan) => plan.run(),

@@ -13,6 +13,7 @@ const VERBS: &[&str] = &[
     "bench exec",
     "bench fault",
     "crosscheck",
+    "crosscheck run",
     "crosscheck program",
     "crosscheck cow",
     "crosscheck collapse",

@@ -12,6 +12,7 @@ fn schema_of(command: &str) -> &'static str {
         ["study", ..] => "study",
         ["bench", ..] => "bench",
         ["crosscheck", "cow" | "collapse", ..] => "crosscheck-programs",
+        ["crosscheck", "run", ..] => "crosscheck-run",
         ["crosscheck", "workloads", ..] => "crosscheck-workloads",
         ["crosscheck", ..] => "crosscheck",
         _ => panic!("folio-lab {command}: which schema has this JSON?"),

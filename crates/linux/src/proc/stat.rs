@@ -9,12 +9,22 @@ use crate::system::System;
 
 const NR_PROCESSES_MAX: usize = 256;
 
+/// Faults that a process has completed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TaskFaults {
+    pub nr_minor: u64,
+    /// Faults that waited for a read.
+    pub nr_major: u64,
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Stat {
     /// `Z` for a zombie.
     pub(crate) state: u8,
     pub(crate) parent: u32,
     pub(crate) group: i32,
+    /// Its own faults, without its children's: minor and major.
+    pub(crate) own_faults: TaskFaults,
     /// Like all fields below, includes the children it has waited for.
     pub(crate) nr_minor_faults: u64,
     /// Faults that waited for a read.
@@ -37,6 +47,7 @@ impl Stat {
             state: *fields.first()?.as_bytes().first()?,
             parent: u32::try_from(id(4)?).unwrap_or(0),
             group: id(5)?,
+            own_faults: TaskFaults { nr_minor: number(10)?, nr_major: number(12)? },
             nr_minor_faults: number(10)?.saturating_add(number(11)?),
             nr_major_faults: number(12)?.saturating_add(number(13)?),
             user_ticks: number(14)?.saturating_add(number(16)?),
@@ -73,6 +84,7 @@ mod tests {
         let stat = Stat::parse(line).unwrap();
         assert_eq!((stat.state, stat.group), (b'S', 70));
         assert_eq!((stat.nr_minor_faults, stat.user_ticks, stat.system_ticks), (120, 12, 14));
+        assert_eq!(stat.own_faults, TaskFaults { nr_minor: 100, nr_major: 3 });
         assert!(stat.is_alive());
         for broken in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) S 1 2", b"7 (x) S \xff", b")"] {
             assert_eq!(Stat::parse(broken), None);

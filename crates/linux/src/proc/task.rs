@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::maps::{self, Maps, Vma};
 use super::pinned::Pinned;
 use super::smaps::{self, Smap};
-use super::stat::Stat;
+use super::stat::{Stat, TaskFaults};
 use super::value;
 use crate::system::{self, Entries, FileRef, System, ids};
 
@@ -78,6 +78,15 @@ impl<'a> Task<'a> {
         let mut smaps = smaps::parse(&self.text("smaps")?);
         self.restore_names(smaps.iter_mut().map(|smap| &mut smap.vma));
         Ok(smaps)
+    }
+
+    /// Reads the sums over all its mappings.
+    ///
+    /// # Errors
+    /// If it has no memory, or the kernel does not show it.
+    pub fn smaps_rollup(&self) -> io::Result<Smap> {
+        let sums = smaps::parse(&self.text("smaps_rollup")?).into_iter().next();
+        sums.ok_or_else(|| io::Error::other("smaps_rollup is empty"))
     }
 
     /// Reads smaps, and whether the process has THP disabled.
@@ -169,6 +178,18 @@ impl<'a> Task<'a> {
         let trees: [&[u8]; 3] = [b"::", b":name=systemd:", b":memory:"];
         let mut groups = trees.into_iter().filter_map(line).filter(|group| *group != b"/");
         groups.next().map(|group| String::from_utf8_lossy(group).into_owned())
+    }
+
+    /// Returns the faults of all its threads, without its children's.
+    #[must_use]
+    pub fn own_faults(&self) -> Option<TaskFaults> {
+        Some(self.stat()?.own_faults)
+    }
+
+    /// Returns the bytes that it read from disks, with the children that it waited for.
+    #[must_use]
+    pub fn read_bytes(&self) -> Option<u64> {
+        value(&self.text("io").ok()?, "read_bytes")?.parse().ok()
     }
 
     pub(crate) fn stat(&self) -> Option<Stat> {

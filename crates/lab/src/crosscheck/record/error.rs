@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use largefolio_trace::shown;
 use thiserror::Error;
 
+use largefolio_linux::record::RecordError;
 use largefolio_linux::setting::SettingError;
 use largefolio_linux::shell::{as_root, compact_memory, quoted};
 
@@ -91,6 +92,8 @@ pub enum CrosscheckError {
     NoLoop(io::Error),
     #[error(transparent)]
     Setting(#[from] SettingError),
+    #[error(transparent)]
+    Record(#[from] RecordError),
     #[error("{}: {source}", shown(path))]
     File { path: PathBuf, source: io::Error },
     #[error("cannot {action}: {source}")]

@@ -15,7 +15,7 @@ pub struct PoolNeed {
 
 /// The pool that the programs need; dropping it restores the earlier pool.
 #[derive(Debug)]
-pub(super) struct PoolSet {
+pub(crate) struct PoolSet {
     _settings: [Setting; 2],
 }
 
@@ -33,7 +33,7 @@ impl PoolNeed {
     ///
     /// # Errors
     /// No such pool, a pool in use, or too little contiguous memory.
-    pub(super) fn set(self) -> Result<PoolSet, CrosscheckError> {
+    pub(crate) fn set(self) -> Result<PoolSet, CrosscheckError> {
         let Self { kib, nr_pages } = self;
         if self.number("nr_hugepages")? != self.number("free_hugepages")? {
             return Err(CrosscheckError::PoolInUse { kib });

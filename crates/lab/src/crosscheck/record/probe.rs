@@ -23,6 +23,12 @@ const POLL: Duration = Duration::from_millis(2);
 
 const COW_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/cow"));
 
+const SCRIPT_PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/script"));
+
+pub(super) fn install_script(path: &Path) -> io::Result<()> {
+    install_program(path, SCRIPT_PROGRAM)
+}
+
 pub(super) fn install(path: &Path) -> io::Result<()> {
     install_program(path, PROGRAM)
 }

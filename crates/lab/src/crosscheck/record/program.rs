@@ -22,6 +22,8 @@ mod events;
 mod kept;
 mod line;
 mod marks;
+mod observe;
+mod run_place;
 mod stage;
 mod tracer;
 
@@ -38,6 +40,8 @@ use std::time::Duration;
 use largefolio_trace::shown;
 
 pub use disk::Disk;
+pub use observe::{Observed, Resident};
+pub use run_place::{OwnFile, PlainOptions, PlainRun, RunPlace, RunPlan};
 
 use convert::{Body, Source};
 use discover::Discover;
@@ -147,7 +151,7 @@ fn record_here(plan: &ProgramPlan, facts: &Facts) -> Result<ProgramRecording, Cr
     // Started before the mounts become private, so they do not see them.
     let (kept, mut events) = (Kept::new(plan.disk.is_zram())?, Events::new()?);
     disk::private_mounts()?;
-    let mut stage = Stage::new(plan, facts, &files, kept)?;
+    let mut stage = Stage::new(plan.filesystem, facts, &files, kept)?;
     let mut nr_tries = 0;
     loop {
         stage.remount(plan.window_kb)?;
@@ -220,7 +224,11 @@ fn header(
 }
 
 fn name_of(plan: &ProgramPlan) -> String {
-    let name = Path::new(plan.command.first().map_or(OsStr::new("-"), |name| name));
+    name_of_command(&plan.command)
+}
+
+fn name_of_command(command: &[OsString]) -> String {
+    let name = Path::new(command.first().map_or(OsStr::new("-"), |name| name));
     let name = name.file_name().unwrap_or_default().to_string_lossy();
     name.replace(|c: char| c.is_whitespace() || c.is_control(), "_")
 }

@@ -13,7 +13,6 @@ use super::super::error::CrosscheckError;
 use super::super::facts::Facts;
 use super::super::mkfs;
 use super::super::workloads::Filesystem;
-use super::ProgramPlan;
 use super::disk::{BlockDevice, Mount};
 use super::kept::Kept;
 
@@ -30,17 +29,18 @@ pub(super) struct Stage {
     filesystem: Filesystem,
     /// Copy and original.
     copies: Vec<(PathBuf, PathBuf)>,
+    /// Other files that stay.
+    programs: Vec<PathBuf>,
     _kept: Kept,
 }
 
 impl Stage {
     pub(super) fn new(
-        plan: &ProgramPlan,
+        filesystem: Filesystem,
         facts: &Facts,
         files: &[PathBuf],
         kept: Kept,
     ) -> Result<Self, CrosscheckError> {
-        let filesystem = plan.filesystem;
         let tool = facts.formatter(filesystem);
         let tool = tool.ok_or_else(|| CrosscheckError::NoFilesystem(mkfs::missing(filesystem)))?;
         let sizes = files.iter().filter_map(|file| file.metadata().ok()).map(|meta| meta.len());
@@ -55,8 +55,33 @@ impl Stage {
             copy_file(file, &copy)?;
             copies.push((copy, file.clone()));
         }
-        let (binds, files) = (Vec::new(), at);
-        Ok(Self { binds, mount, block, files, filesystem, copies, _kept: kept })
+        let (binds, files, programs) = (Vec::new(), at, Vec::new());
+        Ok(Self { binds, mount, block, files, filesystem, copies, programs, _kept: kept })
+    }
+
+    /// Keeps a file of the filesystem when it is cleaned.
+    pub(super) fn keep(&mut self, path: &Path) {
+        self.programs.push(path.to_owned());
+    }
+
+    /// Returns the file that a copy is mounted over.
+    pub(super) fn original_of(&self, path: &Path) -> Option<&Path> {
+        let copy = self.copies.iter().find(|(copy, _)| copy == path);
+        copy.map(|(_, original)| original.as_path())
+    }
+
+    /// Removes all files but copies and programs.
+    pub(super) fn clean(&self) -> Result<(), CrosscheckError> {
+        let failed = || CrosscheckError::file(&self.files);
+        for entry in fs::read_dir(&self.files).map_err(failed())? {
+            let path = entry.map_err(failed())?.path();
+            let stays = self.programs.contains(&path) || self.original_of(&path).is_some();
+            let is_own = path.is_file() || path.is_symlink();
+            if is_own && !stays {
+                fs::remove_file(&path).map_err(CrosscheckError::file(&path))?;
+            }
+        }
+        Ok(())
     }
 
     /// Remounts the filesystem, which empties its page cache, and mounts the copies over the files.

@@ -44,6 +44,10 @@ pub(crate) trait Observer {
     fn leaves(&mut self, tid: i32, call: &Call, result: i64) -> io::Result<()>;
     /// A new program is mapped but has not run yet.
     fn executes(&mut self, tid: i32) -> io::Result<()>;
+    /// A thread is about to end; its memory is still there.
+    fn exits(&mut self, _tid: i32) -> io::Result<()> {
+        Ok(())
+    }
     fn ends(&mut self, tid: i32);
     /// A child exists but has not run yet.
     fn births(&mut self, tid: i32, child: i32, how: Birth) -> io::Result<()>;
@@ -167,6 +171,7 @@ impl Tracer {
             | libc::PTRACE_O_TRACEFORK
             | libc::PTRACE_O_TRACEVFORK
             | libc::PTRACE_O_TRACECLONE
+            | libc::PTRACE_O_TRACEEXIT
             | libc::PTRACE_O_EXITKILL;
         let options = usize::try_from(options).unwrap_or(0);
         ptrace(libc::PTRACE_SETOPTIONS, self.first, options)?;
@@ -214,6 +219,7 @@ impl Tracer {
             }),
             0 => Ok(Some(signal)),
             libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| Some(0)),
+            libc::PTRACE_EVENT_EXIT => watch.exits(tid).map(|()| Some(0)),
             event => {
                 let how = match event {
                     libc::PTRACE_EVENT_FORK => Birth::Fork,

@@ -1,0 +1,198 @@
+//! Scripts: the text that `probe/script.c` runs, with the files and huge pages that it needs.
+//!
+//! ```text
+//!   file d 4M; open 0 d r; map 0 4M r shared file 0 0; fork; read 0 0 1M; end
+//!   `-- the judge makes it           `-- steps of the program, in blocks up to `end`
+//! ```
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::crosscheck::record::OwnFile;
+
+const BLOCKS: [&str; 3] = ["fork", "hold", "thread"];
+const END: &str = "end";
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Script {
+    /// On the disk before the program starts.
+    pub files: Vec<OwnFile>,
+    /// Huge pages of 2 MiB in the pool.
+    pub nr_huge: u64,
+    pub steps: Vec<String>,
+}
+
+impl FromStr for Script {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut script = Self::default();
+        for step in text.split(';').map(str::trim).filter(|step| !step.is_empty()) {
+            let words: Vec<&str> = step.split_whitespace().collect();
+            match words[..] {
+                ["file", name, bytes] => {
+                    let bytes = bytes_of(bytes).ok_or_else(|| format!("{step}: not a size"))?;
+                    script.files.push(OwnFile { name: name.to_owned(), bytes });
+                }
+                ["pool", nr] => {
+                    script.nr_huge = nr.parse().map_err(|error| format!("{step}: {error}"))?;
+                }
+                _ => script.steps.push(words.join(" ")),
+            }
+        }
+        if script.steps.is_empty() || !is_balanced(&script.steps) {
+            return Err("expected steps, and an `end` for every fork, hold and thread".to_owned());
+        }
+        Ok(script)
+    }
+}
+
+impl fmt::Display for Script {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for file in &self.files {
+            write!(f, "file {} {}; ", file.name, file.bytes)?;
+        }
+        if self.nr_huge > 0 {
+            write!(f, "pool {}; ", self.nr_huge)?;
+        }
+        f.write_str(&self.text())
+    }
+}
+
+impl Script {
+    /// The steps as the program takes them.
+    #[must_use]
+    pub fn text(&self) -> String {
+        self.steps.join("; ")
+    }
+
+    fn with(&self, steps: Vec<String>) -> Option<Self> {
+        let files = self.files.iter().filter(|file| {
+            let is_named = |step: &String| step.split(' ').any(|word| word == file.name);
+            steps.iter().any(is_named)
+        });
+        let files = files.cloned().collect();
+        let is_script = !steps.is_empty() && is_balanced(&steps);
+        is_script.then_some(Self { files, nr_huge: self.nr_huge, steps })
+    }
+}
+
+fn bytes_of(text: &str) -> Option<u64> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'K' => (&text[..text.len() - 1], 10),
+        b'M' => (&text[..text.len() - 1], 20),
+        _ => (text, 0),
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+fn is_balanced(steps: &[String]) -> bool {
+    let mut depth = 0_usize;
+    for step in steps {
+        if BLOCKS.contains(&step.as_str()) {
+            depth += 1;
+        } else if step == END {
+            let Some(less) = depth.checked_sub(1) else { return false };
+            depth = less;
+        }
+    }
+    depth == 0
+}
+
+/// The position of the `end` of the block that begins at `at`.
+fn end_of(steps: &[String], at: usize) -> Option<usize> {
+    (at + 1..steps.len()).find(|&end| is_balanced(&steps[at..=end]))
+}
+
+/// Leaves out steps as long as `differs` holds, with at most `nr_trials` calls of it.
+///
+/// # Errors
+/// As `differs`.
+pub fn reduce<E>(
+    script: &Script,
+    nr_trials: usize,
+    mut differs: impl FnMut(&Script) -> Result<bool, E>,
+) -> Result<Script, E> {
+    let (mut best, mut nr_left) = (script.clone(), nr_trials);
+    let mut is_shorter = true;
+    while is_shorter && nr_left > 0 {
+        is_shorter = false;
+        for candidate in candidates(&best) {
+            if nr_left == 0 {
+                break;
+            }
+            nr_left -= 1;
+            if differs(&candidate)? {
+                best = candidate;
+                is_shorter = true;
+                break;
+            }
+        }
+    }
+    Ok(best)
+}
+
+/// Shorter scripts, the shortest first: without a range of steps, or without a block around steps.
+fn candidates(script: &Script) -> Vec<Script> {
+    let steps = &script.steps;
+    let mut found: Vec<Script> = Vec::new();
+    let mut len = steps.len() / 2;
+    while len > 0 {
+        for start in (0..steps.len()).step_by(len) {
+            let end = (start + len).min(steps.len());
+            let rest = [&steps[..start], &steps[end..]].concat();
+            found.extend(script.with(rest));
+        }
+        len /= 2;
+    }
+    for start in 0..steps.len() {
+        if !BLOCKS.contains(&steps[start].as_str()) {
+            continue;
+        }
+        if let Some(end) = end_of(steps, start) {
+            found.extend(script.with([&steps[..start], &steps[end + 1..]].concat()));
+            let inner = [&steps[..start], &steps[start + 1..end], &steps[end + 1..]].concat();
+            found.extend(script.with(inner));
+        }
+    }
+    found.retain(|one| one.steps.len() < steps.len());
+    found.sort_by_key(|one| one.steps.len());
+    found.dedup();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_is_text_again() {
+        let text = "file d 4M; pool 3; open 0 d r; fork;  read 0 0 1M ; end";
+        let script: Script = text.parse().unwrap();
+        assert_eq!(script.files, [OwnFile { name: "d".to_owned(), bytes: 4 << 20 }]);
+        assert_eq!(script.text(), "open 0 d r; fork; read 0 0 1M; end");
+        assert_eq!(script.to_string().parse::<Script>().unwrap(), script);
+        for wrong in ["", "fork", "end", "end; fork", "file d x; read 0 0 1", "pool; pool x"] {
+            assert!(wrong.parse::<Script>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn reduction_keeps_what_differs_and_blocks_whole() {
+        let text = "file d 1M; file e 1M; a; open 0 d r; fork; b; thread; c; x; end; end; d1; y";
+        let script: Script = text.parse().unwrap();
+        let mut nr_trials = 0;
+        let mut differs = |script: &Script| {
+            nr_trials += 1;
+            assert!(is_balanced(&script.steps), "{script}");
+            let has = |step: &str| script.steps.iter().any(|one| one == step);
+            Ok::<_, ()>(has("x") && has("y"))
+        };
+        let least = reduce(&script, 200, &mut differs).unwrap();
+        assert_eq!(least.steps, ["x", "y"]);
+        assert_eq!(least.files, []);
+        assert!(nr_trials <= 200);
+        // Without trials, nothing is shorter.
+        assert_eq!(reduce(&script, 0, |_| Ok::<_, ()>(true)).unwrap(), script);
+    }
+}
