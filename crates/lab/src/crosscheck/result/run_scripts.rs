@@ -31,6 +31,8 @@ pub struct ScriptRun {
     pub options: PlainOptions,
     /// Why it is known to differ.
     pub known: Option<String>,
+    /// Whether it is shortened if it differs.
+    pub is_random: bool,
 }
 
 pub struct ScriptCheck<'a> {
@@ -63,7 +65,7 @@ impl ScriptCheck<'_> {
                 for run in group {
                     let mut row = self.judge(place, &program, run)?;
                     if row.outcome == RunOutcome::Different
-                        && run.known.is_none()
+                        && run.is_random
                         && nr_reduced < self.nr_reduced_max
                     {
                         nr_reduced += 1;

@@ -157,7 +157,15 @@ impl RunArgs {
             for settings in or(&self.settings, WantedSettings::default()) {
                 let known = known(&settings.to_string());
                 let (name, script, options) = (name.to_owned(), script.clone(), self.options());
-                runs.push(ScriptRun { name, script, plan, settings, options, known });
+                runs.push(ScriptRun {
+                    name,
+                    script,
+                    plan,
+                    settings,
+                    options,
+                    known,
+                    is_random: false,
+                });
             }
         }
         runs
@@ -183,6 +191,7 @@ impl RunArgs {
             settings,
             options: PlainOptions { is_warm: self.warm || drawn.is_warm, ..self.options() },
             known: None,
+            is_random: true,
         })
     }
 }

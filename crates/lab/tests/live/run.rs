@@ -1,0 +1,67 @@
+//! Judges scripts from the command to the answer. Needs root and QEMU; prints a message if it
+//! skips.
+
+use largefolio_lab::Error;
+use largefolio_lab::crosscheck::record::{
+    Disk, Facts, Filesystem, PlainOptions, ProgramRecorder, RunPlan,
+};
+use largefolio_lab::crosscheck::result::{RunResult, RunRow, ScriptCheck, ScriptRun};
+use largefolio_lab::crosscheck::run::suite::Suite;
+
+use crate::program::is_refusal;
+use crate::turn;
+
+/// One of so many scripts runs in the gate.
+const NR_SHARES: usize = 12;
+
+fn judged(runs: &[ScriptRun]) -> Option<Vec<RunRow>> {
+    let _turn = turn::alone();
+    let facts = Facts::of_host();
+    let recorder =
+        ProgramRecorder::new(facts.clone(), "sudo cargo test").and_then(|mut recorder| {
+            recorder.send_khugepaged_to_sleep()?;
+            Ok(recorder)
+        });
+    let recorder = match recorder {
+        Err(error) if is_refusal(&error) => return None,
+        recorder => recorder.unwrap(),
+    };
+    let mut result = RunResult::new(&facts.release, Vec::new());
+    let check = ScriptCheck { facts: &facts, keep: None, nr_reduced_max: 0 };
+    match check.run(&recorder, runs, &mut result, &mut || ()) {
+        Err(Error::Crosscheck(error)) if is_refusal(&error) => None,
+        judged => {
+            judged.unwrap();
+            Some(result.rows)
+        }
+    }
+}
+
+fn run_of(suite: &Suite, name: &str, settings: &str) -> ScriptRun {
+    let plan = RunPlan { filesystem: Filesystem::Ext4, window_kb: 128, disk: Disk::Best };
+    ScriptRun {
+        name: name.to_owned(),
+        script: suite.scripts[name].clone(),
+        plan,
+        settings: settings.parse().unwrap(),
+        options: PlainOptions::default(),
+        known: suite.known(name, settings).map(str::to_owned),
+        is_random: false,
+    }
+}
+
+/// The suite names each script that differs. If one becomes equal, its mark must go.
+#[test]
+fn scripts_differ_exactly_where_the_suite_says() {
+    let suite = Suite::built_in().unwrap();
+    let step = if largefolio_testkit::lane::is_whole() { 1 } else { NR_SHARES };
+    let names = suite.scripts.keys().step_by(step);
+    let runs: Vec<ScriptRun> = names
+        .flat_map(|name| ["madvise", "always"].map(|settings| run_of(&suite, name, settings)))
+        .collect();
+    let Some(rows) = judged(&runs) else { return };
+    assert_eq!(rows.len(), runs.len());
+    let wrong: Vec<String> =
+        rows.iter().filter(|row| !row.is_expected()).map(|row| format!("{row:#?}")).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
