@@ -7,7 +7,7 @@
 A mutant is one edit of one file in a scratch copy of the tree. Test groups: `recordings` replays
 every recording of files from a real kernel, `hugetlb` the recordings about hugetlb, `golden` the
 worked examples of docs/behaviour, `statistics` the numbers of smaps and meminfo, `processes` the
-recordings about copy-on-write. They run until one fails; the report names it. Exit status 1 if a
+recordings about copy-on-write; `entries`, `advice` and `populate` are tests of `mm`. They run until one fails; the report names it. Exit status 1 if a
 mutant survives all.
 """
 
@@ -25,10 +25,33 @@ MM = "crates/mm/src/"
 JUDGES = {"golden": ("sim", "sim", "golden::"), "hugetlb": ("lab", "recordings", "hugetlb"),
           "statistics": ("sim", "sim", "statistics"), "programs": ("lab", "recordings", "model_equals_the_recorded"),
           "collapse": ("lab", "recordings", "collapse"), "processes": ("lab", "recordings", "cow"),
-          "recordings": ("lab", "recordings", "files")}
+          "recordings": ("lab", "recordings", "files"), "entries": ("mm", "mm", "anon::protect"),
+          "advice": ("mm", "mm", "anon::advised"), "populate": ("mm", "mm", "populate")}
 
 # Name, file, original text, replacement.
 MUTANTS = [
+    ("regain-shared", "map/protect.rs",
+     "folio.is_some_and(|folio| folio.is_anon()) && self.core.folios.is_exclusive(pfn)",
+     "folio.is_some_and(|folio| folio.is_anon())"),
+    ("regain-clean", "map/protect.rs",
+     "Regain::Dirty => is_dirty && leaf.kind != LeafKind::Pmd,",
+     "Regain::Dirty => leaf.kind != LeafKind::Pmd,"),
+    ("loaded-read-only", "fault/finish.rs",
+     "if self.is_store_unnoticed(vma) { PteFlags::WRITABLE }",
+     "if self.is_store_unnoticed(vma) { PteFlags::NONE }"),
+    ("segment-around", "fault/around.rs",
+     "nr_pages <= 1 || self.core.mapping(file).is_segment", "nr_pages <= 1"),
+    ("map-stack", "map.rs",
+     "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Nohuge,",
+     "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Default,"),
+    ("stack-guard", "fault/stack.rs",
+     "below.end.plus(GUARD_PAGES) > vpn", "below.end > vpn"),
+    ("populate-major", "fault.rs",
+     "(_, _, _, FaultCause::Populate) => Self::Again,",
+     "(Self::Again, _, _, FaultCause::Populate) => Self::Again,"),
+    ("pageout-clean-shared", "reclaim/evict.rs",
+     "if self.core.folios.get(id).is_dirty || self.core.pressure.swap.is_some() {",
+     "if self.core.folios.get(id).is_swapbacked {"),
     ("ramp-up", "readahead/marker.rs",
      "state.order = state.order.raised(ORDER_STEP);",
      "state.order = state.order.raised(ORDER_STEP + 1);"),

@@ -31,6 +31,7 @@ mod file;
 mod finish;
 mod huge;
 mod readahead;
+mod stack;
 mod swap;
 mod swap_ahead;
 
@@ -104,6 +105,19 @@ pub(crate) struct Fault {
     pub(crate) access: Access,
     pub(crate) vma: Vma,
     pub(crate) pass: Pass,
+    pub(crate) cause: FaultCause,
+}
+
+/// What takes a fault. It decides how a retry continues (B.2.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum FaultCause {
+    /// A program's access.
+    #[default]
+    Access,
+    /// `MADV_POPULATE_READ` or `MADV_POPULATE_WRITE`.
+    Advice,
+    /// `MAP_POPULATE` or mlock.
+    Populate,
 }
 
 impl Fault {
@@ -140,10 +154,11 @@ impl Pass {
         self == Self::Tried
     }
 
-    fn next(self, cause: Retry, rule: MinorRetry) -> Self {
-        match (self, cause, rule) {
+    fn next(self, retry: Retry, rule: MinorRetry, cause: FaultCause) -> Self {
+        match (self, retry, rule, cause) {
+            (_, _, _, FaultCause::Populate) => Self::Again,
             // I/O on a cached page: the fault does not count as tried (B.3.1.1).
-            (Self::First, Retry::Minor, MinorRetry::Untried) => Self::Again,
+            (Self::First, Retry::Minor, MinorRetry::Untried, FaultCause::Access) => Self::Again,
             _ => Self::Tried,
         }
     }
@@ -173,6 +188,16 @@ impl Memory {
     /// # Errors
     /// Fails if the access gets SIGSEGV or SIGBUS, or memory is exhausted.
     pub fn touch(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Touched, FaultError> {
+        self.touch_for(mm, addr, access, FaultCause::Access)
+    }
+
+    pub(crate) fn touch_for(
+        &mut self,
+        mm: MmId,
+        addr: Vaddr,
+        access: Access,
+        cause: FaultCause,
+    ) -> Result<Touched, FaultError> {
         let vpn = addr.vpn(self.rules.page);
         if let Some(leaf) = self.space(mm).table.leaf(vpn)
             && (access != Access::Write || leaf.flags.contains(PteFlags::WRITABLE))
@@ -194,7 +219,7 @@ impl Memory {
         let touched = loop {
             nr_tries += 1;
             self.core.begin_fault();
-            let touched = self.fault(mm, vpn, access);
+            let touched = self.fault(mm, vpn, access, cause);
             self.core.end_fault();
             self.core.folios.set_fault(false);
             match touched {
@@ -240,9 +265,17 @@ impl Memory {
         table.leaf(vpn).unwrap_or(leaf)
     }
 
-    fn fault(&mut self, mm: MmId, vpn: Vpn, access: Access) -> Result<Touched, FaultError> {
+    fn fault(
+        &mut self,
+        mm: MmId,
+        vpn: Vpn,
+        access: Access,
+        cause: FaultCause,
+    ) -> Result<Touched, FaultError> {
         let addr = vpn.0 << self.rules.page.shift();
-        let vma = *self.space(mm).vmas.find(vpn).ok_or(FaultError::NotMapped(addr))?;
+        let found = self.space(mm).vmas.find(vpn).copied();
+        let found = found.or_else(|| self.grow_stack(mm, vpn));
+        let vma = found.ok_or(FaultError::NotMapped(addr))?;
         let is_allowed = match access {
             Access::Read => vma.prot.can_read,
             Access::Write => vma.prot.can_write,
@@ -259,7 +292,7 @@ impl Memory {
         self.core.counters.pgfault += 1;
         self.core.work.add(STEPS_OF_FAULT);
         self.core.folios.set_fault(vma.advice.access == AccessAdvice::Normal);
-        let fault = Fault { mm, vpn, access, vma, pass: Pass::First };
+        let fault = Fault { mm, vpn, access, vma, pass: Pass::First, cause };
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
@@ -283,9 +316,10 @@ impl Memory {
                     return Ok(FaultOutcome::Major);
                 }
                 PassEnd::Mapped => return Ok(FaultOutcome::Minor),
-                PassEnd::Retry(cause) => {
+                PassEnd::Retry(retry) => {
                     self.core.counters.nr_retry += 1;
-                    fault.pass = fault.pass.next(cause, self.rules.fault.minor_retry);
+                    let rule = self.rules.fault.minor_retry;
+                    fault.pass = fault.pass.next(retry, rule, fault.cause);
                 }
             }
         }

@@ -115,6 +115,7 @@ impl Memory {
             is_accounted: prot.can_write && sharing == Sharing::Private,
             is_armed: false,
             ahead: None,
+            grows_to: None,
         });
         Ok(start.vaddr(page))
     }

@@ -1,23 +1,24 @@
-//! mmap, munmap and mprotect; madvise and mremap are in submodules.
+//! mmap and munmap; the other calls are in submodules.
 //!
-//! Corresponds to: `do_mmap`, `mmap_region`, `mprotect_fixup`, `change_protection`.
+//! Corresponds to: `do_mmap`, `mmap_region`.
 //!
-//! Reading order: this file, `advise`, `lazyfree`, `cold`, `prefer`, `remap`.
+//! Reading order: this file, `protect`, `advise`, `cold`, `remap`.
 
 mod advise;
 mod cold;
+mod protect;
 mod remap;
 
 pub use advise::Madvice;
 
 use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
-use crate::pgtable::{Protection, PteFlags};
 use crate::placement::{self, Want};
 use crate::rules::Placement;
+use crate::rules::anon::MapStack;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
-use crate::vma::{Advice, Backing, OpenId, Prot, Sharing, Vma};
+use crate::vma::{Advice, Backing, HugeAdvice, OpenId, Prot, Purpose, Sharing, Vma};
 
 /// Arguments of mmap.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +35,8 @@ pub struct Map {
     pub backing: Backing,
     /// Folio size in bytes from the loader's annotation (K.1.4).
     pub preferred: Option<u64>,
+    /// Use of an anonymous mapping.
+    pub purpose: Purpose,
 }
 
 impl Map {
@@ -41,15 +44,15 @@ impl Map {
     #[must_use]
     pub fn file(open: OpenId, pgoff: u64, len_bytes: u64, prot: Prot) -> Self {
         let backing = Backing::File { open, pgoff };
-        let (sharing, preferred) = (Sharing::Private, None);
-        Self { addr: None, len_bytes, prot, sharing, backing, preferred }
+        let (sharing, preferred, purpose) = (Sharing::Private, None, Purpose::Memory);
+        Self { addr: None, len_bytes, prot, sharing, backing, preferred, purpose }
     }
 
     /// Private anonymous mapping of `len_bytes`, at any address.
     #[must_use]
     pub fn anon(len_bytes: u64, prot: Prot) -> Self {
-        let (sharing, backing) = (Sharing::Private, Backing::Anon);
-        Self { addr: None, len_bytes, prot, sharing, backing, preferred: None }
+        let (sharing, backing, purpose) = (Sharing::Private, Backing::Anon, Purpose::Memory);
+        Self { addr: None, len_bytes, prot, sharing, backing, preferred: None, purpose }
     }
 
     /// Sets a fixed address.
@@ -62,6 +65,12 @@ impl Map {
     #[must_use]
     pub fn shared(self) -> Self {
         Self { sharing: Sharing::Shared, ..self }
+    }
+
+    /// Sets the use of an anonymous mapping.
+    #[must_use]
+    pub fn used_as(self, purpose: Purpose) -> Self {
+        Self { purpose, ..self }
     }
 }
 
@@ -133,7 +142,6 @@ pub enum MapError {
     },
 }
 
-const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
 /// Default of `vm.max_map_count`.
 const NR_AREAS_MAX: usize = 65_530;
 /// Highest user address plus one: the larger of 47 and 48 bits.
@@ -166,12 +174,22 @@ impl Memory {
         self.unmap_pages(mm, start, end);
         let Map { prot, sharing, mut backing, .. } = map;
         if backing == Backing::Anon && sharing == Sharing::Shared {
-            let open = self.add_anon_shared(nr_pages << page.shift());
+            let open = self.add_anon_shared(nr_pages << page.shift(), map.purpose);
             backing = Backing::File { open, pgoff: 0 };
         }
         let preferred = map.preferred.map(|bytes| self.folio_order(bytes)).transpose()?;
-        let advice = Advice { preferred, ..Advice::default() };
-        let (anon, moved_by, is_armed) = (None, 0, false);
+        let huge = match (map.purpose, self.rules.anon.map_stack) {
+            (Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Nohuge,
+            _ => HugeAdvice::Default,
+        };
+        let advice = Advice { huge, preferred, ..Advice::default() };
+        let (anon, moved_by, is_armed, ahead) = (None, 0, false, None);
+        let grows_to = match map.purpose {
+            Purpose::Growing { bytes_max } => {
+                Some(Vpn(end.0.saturating_sub(page.pages_in(bytes_max))))
+            }
+            _ => None,
+        };
         let is_accounted = prot.can_write && sharing == Sharing::Private;
         let vma = Vma {
             start,
@@ -184,7 +202,8 @@ impl Memory {
             moved_by,
             is_accounted,
             is_armed,
-            ahead: None,
+            ahead,
+            grows_to,
         };
         self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);
@@ -219,46 +238,6 @@ impl Memory {
             self.split_huge_area(mm, start);
         })?;
         self.unmap_pages(mm, start, end);
-        Ok(())
-    }
-
-    /// Changes the protection of a range.
-    ///
-    /// # Errors
-    /// Fails if the range is invalid, or stores would reach a file that a process runs.
-    pub fn mprotect(
-        &mut self,
-        mm: MmId,
-        addr: Vaddr,
-        len_bytes: u64,
-        prot: Prot,
-    ) -> Result<(), MapError> {
-        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
-        let areas = self.space(mm).vmas.overlapping(start, end);
-        if let Some(part) = areas.iter().find(|part| part.cuts_huge_page() && part.prot != prot) {
-            // Areas before the one that cannot be split have already changed (O.5.1).
-            if start < part.start {
-                let len_bytes = (part.start.0 - start.0) << self.rules.page.shift();
-                self.mprotect(mm, addr, len_bytes, prot)?;
-            }
-            self.split_huge_area(mm, part.start);
-            return Err(MapError::HugeCut(addr.0));
-        }
-        self.count_walk(mm, VpnRange { start, end }, areas.len());
-        for vma in areas {
-            self.write_through_mapping(vma.backing, vma.sharing, prot)?;
-        }
-        self.change_areas(mm, VpnRange { start, end }, |vma| vma.protect(prot));
-        let protection = match prot {
-            Prot::NONE => Protection { set: PteFlags::NO_ACCESS, clear: PteFlags::WRITABLE },
-            Prot { can_write: true, .. } => Protection { clear: PteFlags::NO_ACCESS, ..NO_CHANGE },
-            _ => Protection { clear: PteFlags::WRITABLE.with(PteFlags::NO_ACCESS), ..NO_CHANGE },
-        };
-        if self.would_change(mm, VpnRange { start, end }, protection) {
-            self.cut_pmds(mm, start, end);
-            self.protect_pages(mm, VpnRange { start, end }, protection);
-        }
-        self.protect_huge(mm, start, end, prot);
         Ok(())
     }
 
@@ -316,18 +295,5 @@ impl Memory {
         }
         let start = addr.vpn(page);
         Ok(VpnRange { start, end: start.plus(page.pages_in(len_bytes)) })
-    }
-
-    fn would_change(&self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) -> bool {
-        let table = &self.space(mm).table;
-        let mut leaves = table.leaves(start, end.0 - start.0);
-        leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
-    }
-
-    fn protect_pages(&mut self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) {
-        let nr_pages = end.0 - start.0;
-        let (space, folios) = self.space_and_folios(mm);
-        space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));
-        self.flush(mm, start, nr_pages);
     }
 }

@@ -39,7 +39,7 @@ use crate::rules::order::MinOrder;
 use crate::rules::readahead::ReadaheadRules;
 use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
-use crate::vma::{OpenId, VmaTree};
+use crate::vma::{OpenId, Purpose, VmaTree};
 
 pub(crate) struct Readahead<'a> {
     pub(crate) state: &'a mut RaState,
@@ -196,9 +196,10 @@ impl Memory {
         self.core.add_mapping(mapping)
     }
 
-    pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
+    pub(crate) fn add_anon_shared(&mut self, size_bytes: u64, purpose: Purpose) -> OpenId {
         let file = self.add_memory_file(size_bytes);
-        self.core.mapping_mut(file).is_anon_shared = true;
+        let mapping = self.core.mapping_mut(file);
+        (mapping.is_anon_shared, mapping.is_segment) = (true, purpose == Purpose::Segment);
         self.open(file)
     }
 

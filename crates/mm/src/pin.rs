@@ -5,7 +5,7 @@
 //! Pinning an anonymous page makes it exclusive to its process. If the page is copied later, the
 //! other process gets the copy, and the device keeps the original page.
 
-use crate::fault::{Access, Fault, FaultError, Pass};
+use crate::fault::{Access, Fault, FaultCause, FaultError, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{LeafKind, Protection, PteFlags};
@@ -75,7 +75,8 @@ impl Memory {
         if vma.sharing == Sharing::Shared || is_own || is_zero {
             return Ok(());
         }
-        let fault = Fault { mm, vpn, access: Access::Write, vma, pass: Pass::First };
+        let cause = FaultCause::default();
+        let fault = Fault { mm, vpn, access: Access::Write, vma, pass: Pass::First, cause };
         self.write_protect_fault(&fault)?;
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {
             unreachable!("a fault that succeeds maps its page")

@@ -114,6 +114,23 @@ pub enum Sharing {
     Shared,
 }
 
+/// Use of an anonymous mapping, if the kernel knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// Any use.
+    #[default]
+    Memory,
+    /// `MAP_STACK` (D.1.6).
+    Stack,
+    /// The main thread's stack, which faults extend downwards (D.2.10).
+    Growing {
+        /// Its limit in bytes (`RLIMIT_STACK`).
+        bytes_max: u64,
+    },
+    /// A System V segment; only for shared mappings (B.5.1).
+    Segment,
+}
+
 /// An area's `anon_vma`, which leads to its anonymous pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AnonVma {
@@ -159,6 +176,8 @@ pub struct Vma {
     pub is_armed: bool,
     /// Its last readahead from swap space; `None` before the first.
     pub ahead: Option<SwapAhead>,
+    /// Lowest page that the area can grow down to (`VM_GROWSDOWN`); `None` if it does not grow.
+    pub grows_to: Option<Vpn>,
 }
 
 /// The last window that an area read ahead from swap space (`swap_readahead_info`).
@@ -265,6 +284,7 @@ impl Vma {
             && self.advice == next.advice
             && self.is_accounted == next.is_accounted
             && self.is_armed == next.is_armed
+            && self.grows_to == next.grows_to
     }
 }
 
@@ -345,6 +365,13 @@ impl VmaTree {
     #[must_use]
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &Vma> {
         self.areas.values()
+    }
+
+    /// Extends the area from `start` down to `to`; the pages between are free.
+    pub(crate) fn grow_down(&mut self, start: Vpn, to: Vpn) {
+        if let Some(vma) = self.areas.remove(&start) {
+            self.areas.insert(to, Vma { start: to, ..vma });
+        }
     }
 
     /// Number of areas, at most `max_map_count`.

@@ -229,6 +229,10 @@ pub mod abi {
     pub const MAP_NORESERVE: u32 = 0x4000;
     /// Populate the pages.
     pub const MAP_POPULATE: u32 = 0x8000;
+    /// A stack.
+    pub const MAP_STACK: u32 = 0x2_0000;
+    /// A System V segment (shmat). Only in traces: no call has this flag.
+    pub const MAP_SEGMENT: u32 = 0x80_0000;
     /// Huge pages from a pool; [`super::huge_page_bytes`] returns their size.
     pub const MAP_HUGETLB: u32 = 0x4_0000;
     /// Map at this address if it is free.

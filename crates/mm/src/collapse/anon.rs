@@ -16,7 +16,7 @@ use super::scan::{PteLimits, is_hole, position};
 use crate::core::mapped::Level;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::{CollapseRefusal, Done};
-use crate::fault::{Access, Fault, Pass};
+use crate::fault::{Access, Fault, FaultCause, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, DetachedTable, PmdState, Pte, PteFlags};
@@ -112,7 +112,8 @@ impl Memory {
         let mut at = first;
         while let Some((vpn, slot)) = self.space(mm).swapped.first_in(at, end.0 - at.0) {
             self.step(CollapseRefusal::PteNonPresent)?;
-            let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
+            let cause = FaultCause::default();
+            let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First, cause };
             self.swap_in(&fault, slot).map_err(|_| CollapseRefusal::PteNonPresent)?;
             at = vpn.plus(1);
         }

@@ -22,7 +22,7 @@ use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::core::work::steps_of_block;
 use crate::counters::collapse::{CollapseRefusal, Done};
-use crate::fault::{Access, Fault, Pass};
+use crate::fault::{Access, Fault, FaultCause, Pass};
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
@@ -423,7 +423,8 @@ impl Memory {
         }
         let entry = self.huge_entry(target)?;
         let CollapseTarget { mm, vma, first: vpn, .. } = *target;
-        let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First };
+        let cause = FaultCause::default();
+        let fault = Fault { mm, vpn, access: Access::Read, vma, pass: Pass::First, cause };
         if self.try_map_pmd(&fault, entry, true) { Ok(done) } else { Err(CollapseRefusal::Fail) }
     }
 

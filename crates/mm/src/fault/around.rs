@@ -33,12 +33,12 @@ impl Memory {
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
         let nr_pages = self.decided_around(fault, nr_pages);
+        let file = self.open_file(fault.open()).mapping;
         // A window of one page is just the fault itself (B.5.1).
-        if nr_pages <= 1 {
+        if nr_pages <= 1 || self.core.mapping(file).is_segment {
             return false;
         }
         let Some(window) = self.around_window(fault, nr_pages) else { return false };
-        let file = self.open_file(fault.open()).mapping;
         let vma = fault.vma;
         let last = PageIndex(vma.index_of(window.last));
         let mut next = PageIndex(vma.index_of(window.first));
@@ -124,6 +124,7 @@ impl Memory {
             end = to_vpn(entry.end());
         }
         let mut mapped = Mapped { nr_visited: end.0 - from.0, has_fault: false };
+        let flags = self.loaded_flags(&vma);
         while from < end {
             let run = self.none_run(fault, from, end);
             if run > 0 {
@@ -134,7 +135,7 @@ impl Memory {
                 self.map_file(
                     fault.mm,
                     entry.folio,
-                    Batch { vpn: from, pfn, nr: run, flags: young },
+                    Batch { vpn: from, pfn, nr: run, flags: young | flags },
                 );
                 mapped.has_fault |= has_fault;
             }

@@ -43,7 +43,7 @@ impl Memory {
             unreachable!("a write-protect fault's page is mapped")
         };
         let is_file = self.is_file_page(leaf.pfn);
-        if leaf.kind == LeafKind::Pmd && is_file && !self.is_writable_from_the_start(fault) {
+        if leaf.kind == LeafKind::Pmd && is_file {
             self.split_pmd(fault.mm, fault.vpn);
             return self.file_fault(*fault);
         }
@@ -77,14 +77,6 @@ impl Memory {
             self.core.counters.nr_cow += 1;
         }
         Ok(FaultOutcome::Minor)
-    }
-
-    /// Whether a kernel already maps the page writable at a read: a shared mapping of shared
-    /// memory, where the first store needs no notification (B.5.9). Differs: here that store is a
-    /// fault, which maps nothing and reads nothing.
-    fn is_writable_from_the_start(&self, fault: &Fault) -> bool {
-        fault.vma.sharing == Sharing::Shared
-            && self.core.mapping(self.open_file(fault.open()).mapping).is_shmem
     }
 
     fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {

@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, PteFlags};
 use crate::rules::{EofGuard, Finish, NohugepagePmd};
 use crate::units::{PageIndex, Vpn};
-use crate::vma::{HugeAdvice, Prot};
+use crate::vma::{HugeAdvice, Prot, Vma};
 
 impl Memory {
     pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
@@ -19,7 +19,7 @@ impl Memory {
         }
         let flags = match fault.access {
             Access::Write => PteFlags::YOUNG | PteFlags::WRITABLE | PteFlags::DIRTY,
-            Access::Read | Access::Exec => PteFlags::YOUNG,
+            Access::Read | Access::Exec => PteFlags::YOUNG.with(self.loaded_flags(&fault.vma)),
         };
         let (first, nr) = if is_whole { self.finish_range(fault, entry) } else { (fault.vpn, 1) };
         let folio = self.core.folios.get(entry.folio);
@@ -28,6 +28,11 @@ impl Memory {
         if fault.access == Access::Write {
             self.store_through_mapping(entry.folio);
         }
+    }
+
+    /// Flags of an entry that a load sets (B.6.6).
+    pub(super) fn loaded_flags(&self, vma: &Vma) -> PteFlags {
+        if self.is_store_unnoticed(vma) { PteFlags::WRITABLE } else { PteFlags::NONE }
     }
 
     fn passes_end_of_file(&self, fault: &Fault, entry: Entry) -> bool {
@@ -69,7 +74,7 @@ impl Memory {
         }
         let first = Vpn(pmd.round_down(fault.vpn.0));
         let pfn = self.core.folios.get(entry.folio).pfn;
-        let mut flags = PteFlags::YOUNG;
+        let mut flags = PteFlags::YOUNG.with(self.loaded_flags(&fault.vma));
         if fault.vma.prot == Prot::NONE {
             // Only `MADV_COLLAPSE` gets here, never a fault.
             flags |= PteFlags::NO_ACCESS;

@@ -15,7 +15,7 @@
 //! A lazy-free page keeps its content until the program stores to it, unmaps it or gives other
 //! advice.
 
-use crate::fault::{Access, FaultError};
+use crate::fault::{Access, FaultCause, FaultError};
 use crate::folio::FolioId;
 use crate::map::MapError;
 use crate::map::cold::Unneeded;
@@ -25,7 +25,7 @@ use crate::rules::Arch;
 use crate::rules::anon::DropTables;
 use crate::rules::collapse::AdvisedArea;
 use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
-use crate::vma::{AccessAdvice, Backing, HugeAdvice, Vma};
+use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
 
 /// The madvise values that affect files and folio sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,8 +83,12 @@ impl Memory {
             Madvice::Free => self.free_range(mm, start, end)?,
             Madvice::Cold => self.give_up_areas(mm, range, Unneeded::Cold)?,
             Madvice::Pageout => self.give_up_areas(mm, range, Unneeded::Out)?,
-            Madvice::PopulateRead => self.populate(mm, range, Access::Read)?,
-            Madvice::PopulateWrite => self.populate(mm, range, Access::Write)?,
+            Madvice::PopulateRead => {
+                self.populate_range(mm, range, Access::Read, FaultCause::Advice)?;
+            }
+            Madvice::PopulateWrite => {
+                self.populate_range(mm, range, Access::Write, FaultCause::Advice)?;
+            }
         }
         Ok(())
     }
@@ -184,7 +188,29 @@ impl Memory {
         Ok(())
     }
 
-    fn populate(&mut self, mm: MmId, range: VpnRange, access: Access) -> Result<(), MapError> {
+    /// Touches every page of a range, as `MAP_POPULATE` and mlock do: by stores only where a later
+    /// store would copy the page. No fault counts as major (B.2.5).
+    ///
+    /// # Errors
+    /// Fails if the range is invalid, or a page cannot be touched; earlier pages are populated.
+    pub fn populate(&mut self, mm: MmId, addr: Vaddr, len_bytes: u64) -> Result<(), MapError> {
+        let VpnRange { start, end } = self.checked_range(addr, len_bytes)?;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            let is_copied = vma.prot.can_write && vma.sharing == Sharing::Private;
+            let access = if is_copied { Access::Write } else { Access::Read };
+            let range = VpnRange { start: vma.start, end: vma.end };
+            self.populate_range(mm, range, access, FaultCause::Populate)?;
+        }
+        Ok(())
+    }
+
+    fn populate_range(
+        &mut self,
+        mm: MmId,
+        range: VpnRange,
+        access: Access,
+        cause: FaultCause,
+    ) -> Result<(), MapError> {
         let VpnRange { start, end } = range;
         let nr_pages = (end.0 - start.0).min(self.core.buddy.nr_pages());
         for vpn in start.0..start.0 + nr_pages {
@@ -193,7 +219,7 @@ impl Memory {
                 return Ok(());
             }
             let addr = Vpn(vpn).vaddr(self.rules.page);
-            match self.touch(mm, addr, access) {
+            match self.touch_for(mm, addr, access, cause) {
                 Ok(_) => {}
                 Err(FaultError::NotMapped(addr) | FaultError::Protected(addr)) => {
                     return Err(MapError::NotMapped(addr));

@@ -18,6 +18,7 @@ fn area(start: u64, end: u64) -> Vma {
         is_accounted: false,
         is_armed: false,
         ahead: None,
+        grows_to: None,
     }
 }
 

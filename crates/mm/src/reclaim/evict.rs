@@ -78,15 +78,12 @@ impl Memory {
     }
 
     /// Splits a partially mapped folio first, which frees its unmapped pages. A whole one goes to
-    /// contiguous slots, or is split if there are none (G.5.1).
+    /// contiguous slots, or is split if there are none, even without swap space (G.5.1).
     fn evict_anon(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         let order = folio.order;
         if let Some(first) = folio.slot() {
             return self.swap_out(id, first);
-        }
-        if !self.can_swap() {
-            return EvictOutcome::Activate;
         }
         if folio.is_partially_mapped {
             return self.split_for_reclaim(id);
@@ -179,7 +176,7 @@ impl Memory {
     fn evict_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> EvictOutcome {
         let order = self.core.folios.get(id).order;
         if !self.can_swap() {
-            return EvictOutcome::Activate;
+            return self.unmap_shmem(id, FilePages { file, index });
         }
         let Some(first) = self.alloc_slots(order) else {
             let is_large = order > self.core.mapping(file).orders.min;
@@ -201,6 +198,20 @@ impl Memory {
             self.core.mapping_mut(file).swapped.insert(index.plus(by), slot);
         }
         self.core.counters.reclaim.pswpout += nr;
+        self.core.remove(file, entry);
+        EvictOutcome::Freed
+    }
+
+    /// Without swap space, shared memory is unmapped before it turns out that it must stay; a page
+    /// that nothing was stored to is freed.
+    fn unmap_shmem(&mut self, id: FolioId, FilePages { file, index }: FilePages) -> EvictOutcome {
+        let Some(entry) = self.core.find(file, index) else {
+            unreachable!("the page cache has the folios that it owns")
+        };
+        self.unmap_file_pages(entry);
+        if self.core.folios.get(id).is_dirty || self.core.pressure.swap.is_some() {
+            return EvictOutcome::Activate;
+        }
         self.core.remove(file, entry);
         EvictOutcome::Freed
     }

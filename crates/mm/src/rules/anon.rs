@@ -76,6 +76,12 @@ pub struct AnonRules {
     pub unsplittable: Unsplittable,
     /// How a split of an anonymous folio handles zero-filled pages.
     pub split_zero_pages: SplitZeroPages,
+    /// Which entries mprotect makes writable again.
+    #[serde(default)]
+    pub regain: Regain,
+    /// Whether `MAP_STACK` keeps an area in base pages.
+    #[serde(default)]
+    pub map_stack: MapStack,
 }
 
 /// D.1.2: the global setting, for sizes that inherit it.
@@ -266,6 +272,30 @@ pub enum SplitZeroPages {
     Replaced,
 }
 
+/// E.5.1: entries that an mprotect to writable makes writable immediately (`map/protect.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Regain {
+    /// \[..5.19\] none: the next store faults.
+    #[default]
+    Never,
+    /// \[6.0, 6.1\] dirty PTEs: of exclusive pages, or of a shared file.
+    Dirty,
+    /// \[6.2+\] PTEs and PMD entries of exclusive pages, and dirty ones of a shared file.
+    Exclusive,
+}
+
+/// D.1.6: `MAP_STACK`, which C libraries use for threads' stacks (`map.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MapStack {
+    /// \[..6.6\] no effect.
+    #[default]
+    Ignored,
+    /// \[6.7+\] as if advised with `MADV_NOHUGEPAGE`.
+    Nohuge,
+}
+
 impl AnonRules {
     /// Linux 6.18 as it boots: the PMD size inherits `madvise`, all other sizes are off.
     #[must_use]
@@ -293,6 +323,8 @@ impl AnonRules {
             truncate_split: TruncateSplit::NonUniform,
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,
+            regain: Regain::Exclusive,
+            map_stack: MapStack::Nohuge,
         }
     }
 

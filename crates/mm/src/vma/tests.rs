@@ -117,6 +117,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         is_accounted: false,
         is_armed: false,
         ahead: None,
+        grows_to: None,
     }
 }
 

@@ -11,6 +11,7 @@ mod machine;
 mod naive;
 mod pressure;
 mod program;
+mod protect;
 mod random;
 mod splits;
 mod swap;

@@ -6,4 +6,5 @@
 mod anon;
 mod collapse;
 mod hugetlb;
+mod populate;
 mod writers;

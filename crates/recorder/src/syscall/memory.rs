@@ -53,6 +53,9 @@ pub(super) fn after(call: &Call, result: u64) {
     }
 }
 
+/// The trace's flag of an attached System V segment (`event::abi` of the trace crate).
+pub(super) const MAP_SEGMENT: u32 = 0x80_0000;
+
 pub(super) fn event(op: u32, addr: u64, len: u64) -> WireEvent {
     WireEvent { op, addr, len, ..WireEvent::default() }
 }
@@ -62,7 +65,7 @@ fn map(call: &Call, address: u64) {
     let is_anonymous = flags & libc::MAP_ANONYMOUS as u64 != 0;
     let file = if is_anonymous { 0 } else { file::announce(call, call.descriptor(4)) };
     let pos = if is_anonymous { 0 } else { pos };
-    let flags = low(flags);
+    let flags = low(flags) & !MAP_SEGMENT;
     call.send(&WireEvent { flags, aux: prot, pos, file, ..event(op::MMAP, address, len) });
 }
 

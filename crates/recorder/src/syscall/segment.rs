@@ -1,6 +1,6 @@
 //! System V shared memory.
 //!
-//! A segment is recorded as shared anonymous memory, as it appears to a process and its children.
+//! A segment is recorded as shared anonymous memory with its own flag.
 //! Keeps the lengths of attached segments, because shmdt does not report them. A segment beyond
 //! [`NR_ATTACHED_MAX`] stays until its process ends.
 //!
@@ -10,7 +10,7 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
-use super::memory::event;
+use super::memory::{MAP_SEGMENT, event};
 use super::sysno::Sysno;
 use super::{Call, op};
 use crate::wire::WireEvent;
@@ -47,7 +47,7 @@ fn attach(call: &Call, address: u64) {
             break;
         }
     }
-    let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned();
+    let flags = (libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned() | MAP_SEGMENT;
     call.send(&WireEvent {
         flags,
         aux: u64::from(prot.cast_unsigned()),

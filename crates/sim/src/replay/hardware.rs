@@ -30,6 +30,8 @@ use crate::replay::program::space::SpaceNr;
 use crate::tlb;
 use crate::tlb::{Aggregation, Coalescing, Side, Tlb, Walk};
 
+const STORED: PteFlags = PteFlags::WRITABLE.with(PteFlags::DIRTY);
+
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HardwareThread {
     pub(crate) thread: ThreadId,
@@ -261,6 +263,8 @@ impl Reference {
         Self { side: Side::Data, tlb: tlb::Access::Write, mm: fault::Access::Write };
 }
 
+/// Returns a leaf's entry for the TLB. The first store through a clean entry walks the table again,
+/// to set the entry's dirty bit.
 pub(crate) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coalescing) -> Walk {
     let bits = match coalescing.aggregation {
         Aggregation::Zen | Aggregation::Zen32K => AccessBits::Equal,
@@ -274,6 +278,6 @@ pub(crate) fn walk_of(table: &PageTable, leaf: &Leaf, vpn: Vpn, coalescing: Coal
         leaf: leaf.kind,
         order: leaf.order,
         run,
-        ..Walk::page(vpn, leaf.pfn_of(vpn), leaf.flags.contains(PteFlags::WRITABLE))
+        ..Walk::page(vpn, leaf.pfn_of(vpn), leaf.flags.contains(STORED))
     }
 }

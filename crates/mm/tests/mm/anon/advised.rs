@@ -113,3 +113,34 @@ fn pages_of_a_file_leave_the_page_cache() {
     world.advise(world.mm, 0, 64, Madvice::Pageout);
     assert!((0..64).all(|index| world.memory.core().find(file, PageIndex(index)).is_none()));
 }
+
+#[test]
+fn without_swap_space_pageout_splits_large_folios_p_4_4() {
+    for size in [64, 2048] {
+        let mut world = World::new(sizes(&[size])).mapped(1024);
+        let mm = world.mm;
+        world.write(mm, 0);
+        world.write_all(mm, 512..530);
+        world.advise(mm, 0, 520, Madvice::Pageout);
+        let order_of = |page| world.page(mm, page).unwrap().order.get();
+        assert_eq!([0, 3, 512, 519].map(order_of), [0; 4], "{size}");
+        // Partly covered: split, too, but the rest is not reclaimed.
+        assert_eq!(order_of(527), 0, "{size}");
+        let rest = if size == 64 { 4 } else { 0 };
+        assert_eq!(order_of(529), rest, "{size}");
+    }
+}
+
+#[test]
+fn without_swap_space_pageout_unmaps_shared_memory_p_4_4() {
+    let mut world = World::new(AnonRules::stock());
+    let mm = world.mm;
+    let map = Map::anon(64 * PAGE, Prot::READ_WRITE).shared().at(addr(0));
+    world.memory.mmap(mm, map).unwrap();
+    world.write_all(mm, 0..8);
+    world.read(mm, 8);
+    world.advise(mm, 0, 64, Madvice::Pageout);
+    assert!((0..9).all(|page| world.page(mm, page).is_none()));
+    let nr_cached = world.memory.core().mappings().map(|(_, file)| file.tree.iter().count());
+    assert_eq!(nr_cached.sum::<usize>(), 8);
+}

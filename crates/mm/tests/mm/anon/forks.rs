@@ -4,7 +4,7 @@ use largefolio_mm::fault::Access;
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::rmap::owners::OwnerLayout;
 use largefolio_mm::rules::Arch;
-use largefolio_mm::rules::anon::{AnonRules, Batching, Reuse};
+use largefolio_mm::rules::anon::{AnonRules, Batching, Regain, Reuse};
 use largefolio_mm::vma::Prot;
 
 use crate::anon::world::{World, addr, sizes, thp};
@@ -126,7 +126,7 @@ fn before_6_15_a_page_of_a_large_folio_is_always_copied() {
 
 #[test]
 fn an_exclusive_page_is_stored_to_at_once_e_3_1() {
-    let mut world = World::new(sizes(&[64])).mapped(64);
+    let mut world = World::new(AnonRules { regain: Regain::Never, ..sizes(&[64]) }).mapped(64);
     let (mm, before) = (world.mm, world.write(world.mm, 3).pfn);
     world.protect(mm, 0, 64, Prot::READ);
     world.protect(mm, 0, 64, Prot::READ_WRITE);

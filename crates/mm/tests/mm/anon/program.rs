@@ -9,8 +9,8 @@ use largefolio_mm::rmap::owners::OwnerLayout;
 use largefolio_mm::rules::Arch;
 use largefolio_mm::rules::Writers;
 use largefolio_mm::rules::anon::{
-    AnonRules, Batching, Defrag, Enabled, HugeZeroWrite, Mapcount, NonePtes, Reuse, SizeMode,
-    Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
+    AnonRules, Batching, Defrag, Enabled, HugeZeroWrite, Mapcount, NonePtes, Regain, Reuse,
+    SizeMode, Sizes, SplitZeroPages, TruncateSplit, Underused, Unsplittable,
 };
 use largefolio_mm::rules::collapse::{
     CollapseRules, CollapseSizes, DirtyFlush, DirtyRange, EmptyBlock, FileCollapse, Lazyfree,
@@ -223,6 +223,7 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon.truncate_split = numbers.pick(&[TruncateSplit::Uniform, TruncateSplit::NonUniform]);
     anon.unsplittable = numbers.pick(&[Unsplittable::Kept, Unsplittable::KeptUnmapped]);
     anon.split_zero_pages = numbers.pick(&[SplitZeroPages::Kept, SplitZeroPages::Replaced]);
+    anon.regain = numbers.pick(&[Regain::Never, Regain::Dirty, Regain::Exclusive]);
     anon
 }
 

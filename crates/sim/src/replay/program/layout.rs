@@ -3,7 +3,7 @@
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
 use largefolio_mm::units::{AddrRange, MmId, Vaddr};
-use largefolio_mm::vma::{Backing, OpenId, Prot, Sharing};
+use largefolio_mm::vma::{Backing, OpenId, Prot, Purpose, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind};
 
@@ -19,6 +19,23 @@ pub(crate) const PIE_BASE: u64 = 0x5555_5555_0000;
 pub(crate) const FIXED_BELOW: u64 = 1 << 32;
 /// Address after the stack, without the random offset.
 const STACK_END: u64 = 0x7fff_ffff_0000;
+/// execve extends the stack by this much below the page of the program's strings (D.2.10).
+const STACK_BYTES: u64 = 128 << 10;
+
+/// How a segment is mapped.
+#[derive(Clone, Copy)]
+pub(crate) struct Mapped {
+    /// `PROT_*`.
+    pub(crate) prot: u32,
+    pub(crate) sharing: Sharing,
+    pub(crate) purpose: Purpose,
+}
+
+impl Mapped {
+    pub(crate) const fn private(prot: u32) -> Self {
+        Self { prot, sharing: Sharing::Private, purpose: Purpose::Memory }
+    }
+}
 
 impl Cell {
     pub(crate) fn load(
@@ -47,7 +64,11 @@ impl Cell {
                 None => self.place_entry(process, Part { layout, entry, before })?,
             };
             let Some(segment) = segment else { continue };
-            self.map_segment(process, segment, entry.prot, Sharing::Private)?;
+            let purpose = match entry.kind {
+                LayoutKind::Stack => Purpose::Growing { bytes_max: entry.len.min(LEN_MAX) },
+                _ => Purpose::Memory,
+            };
+            self.map_segment(process, segment, Mapped { purpose, ..Mapped::private(entry.prot) })?;
             if let Some(image) = image {
                 images[image] = Some(segment);
             }
@@ -101,8 +122,7 @@ impl Cell {
         &mut self,
         process: ProcessNr,
         segment: Segment,
-        prot: u32,
-        sharing: Sharing,
+        Mapped { prot, sharing, purpose }: Mapped,
     ) -> Result<(), CellError> {
         let mask = self.mask();
         let first = segment.placed & !mask;
@@ -115,6 +135,10 @@ impl Cell {
             && first < segment.placed
             && self.memory.space(mm).vmas.find(Vaddr(first).vpn(self.page())).is_some();
         let first = if is_shared_page { first + mask + 1 } else { first };
+        let first = match purpose {
+            Purpose::Growing { .. } => first.max(end - (end - first).min(STACK_BYTES + mask + 1)),
+            _ => first,
+        };
         if first < end {
             let backing = match segment.file {
                 Some((file, pos)) => {
@@ -127,7 +151,7 @@ impl Cell {
             let preferred =
                 segment.file.and_then(|(file, _)| self.program.files[file].preferred_bytes);
             let prot = prot_bits(prot);
-            let map = Map { addr, len_bytes, prot, sharing, backing, preferred };
+            let map = Map { addr, len_bytes, prot, sharing, backing, preferred, purpose };
             match self.change(|memory| memory.mmap(mm, map)) {
                 Ok(_) => {}
                 Err(MapError::BadRange { .. } | MapError::TextBusy(_)) => return Ok(()),
@@ -197,6 +221,7 @@ impl Cell {
             sharing: Sharing::Private,
             backing,
             preferred: None,
+            purpose: Purpose::Memory,
         };
         let mm = self.program.space(process).mm;
         let addr = self.change(|memory| memory.mmap(mm, map))?;

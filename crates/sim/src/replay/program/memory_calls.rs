@@ -6,10 +6,10 @@ use largefolio_mm::hugetlb::{HugeMap, HugeMapError};
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
 use largefolio_mm::units::{AddrRange, PageSize, Vaddr};
-use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_mm::vma::{Prot, Purpose, Sharing};
 use largefolio_trace::event::abi::{
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_SHARED, PROT_READ,
-    PROT_WRITE,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_SEGMENT,
+    MAP_SHARED, MAP_STACK, PROT_READ, PROT_WRITE,
 };
 use largefolio_trace::event::{huge_page_bytes, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
@@ -17,11 +17,19 @@ use largefolio_trace::{Event, ExitKind, Op};
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::outcome::Hugetlb;
-use crate::replay::program::layout::prot_bits;
+use crate::replay::program::layout::{Mapped, prot_bits};
 use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment};
 use crate::replay::program::{ProcessNr, place};
 
 const MADV_COLLAPSE: u64 = 25;
+
+const fn purpose_of(flags: u32) -> Purpose {
+    match flags {
+        _ if flags & MAP_SEGMENT != 0 => Purpose::Segment,
+        _ if flags & MAP_STACK != 0 => Purpose::Stack,
+        _ => Purpose::Memory,
+    }
+}
 
 impl Cell {
     pub(crate) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
@@ -60,13 +68,14 @@ impl Cell {
         let file = event.file.filter(|&f| !self.program.files[f].is_device).map(|f| (f, event.pos));
         let is_fixed = flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0;
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
+        let mapped = Mapped { prot, sharing, purpose: purpose_of(flags) };
         let pos = file.map(|(_, pos)| pos);
         let end = event.addr.saturating_add(len);
         if is_fixed {
             self.clear_beyond(process, event.addr..end)?;
         }
         if let Some(segment) = self.linked_mapping(process, event)? {
-            self.map_segment(process, segment, prot, sharing)?;
+            self.map_segment(process, segment, mapped)?;
             self.change_places(process);
             return Ok(());
         }
@@ -87,21 +96,27 @@ impl Cell {
             self.move_rest(process, event.addr..end, placed)?;
         }
         let segment = Segment { start: event.addr, end, placed, file };
-        self.map_segment(process, segment, prot, sharing)?;
+        self.map_segment(process, segment, mapped)?;
         self.change_places(process);
         Ok(())
     }
 
-    /// Populates a mapping: by stores if loads would map pages that the next store must replace.
-    /// Pages that cannot be populated stay absent, without an error.
+    /// Populates a mapping. Pages that cannot be populated stay absent, without an error.
     fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
         if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {
             return Ok(());
         }
-        let is_private_write = prot & PROT_WRITE != 0 && flags & MAP_SHARED == 0;
-        let advice = if is_private_write { Madvice::PopulateWrite } else { Madvice::PopulateRead };
-        self.advise(process, event, advice)
+        let mm = self.program.space(process).mm;
+        let end = event.addr.saturating_add(event.len);
+        for part in self.parts(process, event.addr, end) {
+            let Some((start, len_bytes)) = self.inner(&part) else { continue };
+            match self.change(|memory| memory.populate(mm, start, len_bytes)) {
+                Ok(()) | Err(MapError::NotMapped(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
     }
 
     /// Returns the place of a fixed mapping. Over an existing mapping, it is that mapping's place,
@@ -373,7 +388,7 @@ impl Cell {
         let Some(placed) = heap.placed.checked_add(old - heap.start) else { return Ok(()) };
         let segment = Segment { start: old, end: new, placed, file: None };
         if new > old {
-            self.map_segment(process, segment, PROT_READ | PROT_WRITE, Sharing::Private)?;
+            self.map_segment(process, segment, Mapped::private(PROT_READ | PROT_WRITE))?;
         }
         self.change_places(process);
         Ok(())
