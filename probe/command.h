@@ -15,7 +15,7 @@
 
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
-       SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319 };
+       SYS_shmget = 29, SYS_shmat = 30, SYS_shmctl = 31, SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319 };
 /* After a permanent fault, an access continues at `access_failed`: the program counter saved in the
  * signal frame, in bytes from the start of its ucontext. */
 #define SAVED_PC 168
@@ -25,9 +25,11 @@ __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "access_failed: xor %eax, %eax\n ret\n"
         "back_from_signal: mov $15, %eax\n syscall\n");
 #define SA_FLAGS 0x4000004UL
+/* The CPU sets accessed and dirty bits itself; where the kernel does, that is a fault too. */
+#define COUNTS_FAULTS 1
 #else
 enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
-       SYS_kill = 129, SYS_vmsplice = 75, SYS_pipe2 = 59, SYS_memfd_create = 279 };
+       SYS_shmget = 194, SYS_shmctl = 195, SYS_shmat = 196, SYS_kill = 129, SYS_vmsplice = 75, SYS_pipe2 = 59, SYS_memfd_create = 279 };
 #define SAVED_PC 440
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"
@@ -35,6 +37,7 @@ __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "access_failed: mov w0, #0\n ret\n"
         "back_from_signal: mov x8, #139\n svc #0\n");
 #define SA_FLAGS 0x4UL
+#define COUNTS_FAULTS 0
 #endif
 int try_load(u64 at);
 int try_store(u64 at, unsigned value);

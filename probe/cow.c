@@ -229,6 +229,18 @@ static void count_cached(void)
     put("\n");
 }
 
+static int is_touch(enum operation op) { return op == OP_READ || op == OP_WRITE; }
+
+/* `f NR`: faults of the step's loads and stores. Timing decides them if a file is read or memory is
+ * reclaimed. */
+static void print_faults(void)
+{
+    if (!COUNTS_FAULTS || is_limited || huge_bytes || own_on_disk || is_scanned) { return; }
+    put("f ");
+    put_number(*nr_step_faults, 10);
+    put("\n");
+}
+
 static void step(const char *line)
 {
     struct command c;
@@ -260,6 +272,7 @@ static void step(const char *line)
         put_number((u64)-done, 10);
         put("\n");
     }
+    if (is_touch(c.op) && !FAIL(done)) { print_faults(); }
     if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
     if (is_idle) { hide_values(); }
     if (!is_limited) { sum_all(); }
@@ -401,6 +414,7 @@ void start(s64 *stack)
     mask[cpu / 64] = 1UL << (cpu % 64);
     sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
     text = shared(TEXT_ROOM);
+    nr_step_faults = shared(page);
     must(read_file(argv[1], text, TEXT_ROOM), "cannot read", argv[1]);
     make_file(FILE_PAGES * page);
     make_pipes();

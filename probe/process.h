@@ -24,6 +24,10 @@
 /* Time for a touch's file reads to complete. */
 #define SETTLE_US 1500
 #define ENOTTY 25
+#define MAP_STACK 0x20000
+#define IPC_PRIVATE 0
+#define IPC_RMID 0
+#define IPC_NEW 01600
 
 /* One page of one process. `label` names the folio: 0 = nothing mapped. */
 struct seen { u64 pfn; unsigned label, value, mapcount; unsigned short index; u8 order, flags; };
@@ -42,6 +46,8 @@ static int writer_fd = -1;
 /* This pipe holds references to pages, oldest first. */
 static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
+/* Faults of the last loads and stores of any process. */
+static u64 *nr_step_faults;
 
 static int protection_of(const char *how)
 {
@@ -75,14 +81,26 @@ static void catch_end_of_processes(void)
     sys4(SYS_rt_sigaction, SIGCHLD, (s64)&action, 0, 8);
 }
 
+/* Attaches a new System V segment, which its last process frees. */
+static s64 attach(const struct command *c)
+{
+    s64 segment = sys3(SYS_shmget, IPC_PRIVATE, (s64)(c->nr * page), IPC_NEW);
+    if (FAIL(segment)) { return segment; }
+    s64 at = sys3(SYS_shmat, segment, (s64)(BASE + c->first * page), 0);
+    sys3(SYS_shmctl, segment, IPC_RMID, 0);
+    return at;
+}
+
 static s64 do_map(const struct command *c)
 {
     if (has_letter(c->how, 'g')) { return do_map_huge(c); }
     int is_file = has_letter(c->how, 'f');
-    s64 at = call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
-                   PROT_READ | PROT_WRITE,
-                   MAP_PRIVATE | MAP_FIXED_NOREPLACE | (is_file ? 0 : MAP_ANONYMOUS),
-                   is_file ? file_fd : -1, is_file ? (s64)(c->first % (FILE_PAGES / 2) * page) : 0);
+    s64 flags = (has_letter(c->how, 's') ? MAP_SHARED : MAP_PRIVATE)
+        | (has_letter(c->how, 'k') ? MAP_STACK : 0) | (is_file ? 0 : MAP_ANONYMOUS);
+    s64 at = has_letter(c->how, 'v') ? attach(c)
+        : call6(SYS_mmap, (s64)(BASE + c->first * page), (s64)(c->nr * page),
+                PROT_READ | PROT_WRITE, flags | MAP_FIXED_NOREPLACE, is_file ? file_fd : -1,
+                is_file ? (s64)(c->first % (FILE_PAGES / 2) * page) : 0);
     if (FAIL(at)) { return at; }
     int advice = has_letter(c->how, 'h') ? MADV_HUGEPAGE
         : has_letter(c->how, 'n') ? MADV_NOHUGEPAGE : -1;
@@ -144,9 +162,19 @@ static s64 do_open(void)
     return 0;
 }
 
+/* Lets the code and data of a touch fault in, which a fork does not copy, or copies at a store. */
+static void prepare_touch(void)
+{
+    unsigned word = 0;
+    try_load((u64)&word);
+    try_store((u64)&word, 0);
+    *nr_step_faults = nr_faults();
+}
+
 static s64 touch(const struct command *c)
 {
-    u64 faults = nr_faults();
+    prepare_touch();
+    u64 faults = nr_faults(), before = faults;
     for (u64 i = 0; i < c->nr; i++) {
         u64 at = BASE + (c->first + i) * page;
         unsigned value = (unsigned)(c->to + i);
@@ -159,6 +187,7 @@ static s64 touch(const struct command *c)
             faults = nr_faults();
         }
     }
+    *nr_step_faults = nr_faults() - before;
     return 0;
 }
 

@@ -52,6 +52,8 @@ pub enum Aspect {
     MajorFaults,
     /// Processes: whether the step was allowed.
     Answer,
+    /// Processes: faults of the step's loads and stores.
+    NrFaults,
     /// Processes: whether a page is mapped, and to what: zero page, folio or file page.
     Presence,
     /// Processes: the folio's order and the page's index in it.

@@ -124,6 +124,7 @@ impl<'a> ProgramComparison<'a> {
         let model = self.replay.world();
         let before = std::mem::replace(&mut self.pair, Worlds { kernel, model });
         self.compare_results(step, result, model_error);
+        self.faults(step, result, model_error);
         self.cached(step, result);
         self.pool(step);
         self.scanned(step, result);
@@ -143,12 +144,23 @@ impl<'a> ProgramComparison<'a> {
         }
     }
 
+    fn faults(&mut self, step: &ProcessStep, result: &StepResult, model_error: Option<u32>) {
+        let Some(kernel) = result.nr_faults.filter(|_| model_error.is_none()) else { return };
+        let model = self.replay.nr_faults();
+        self.verdict.count(Aspect::NrFaults, kernel);
+        if kernel != model {
+            let text = |nr: u64| format!("{nr} faults");
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::NrFaults, at, text(kernel), text(model));
+        }
+    }
+
     fn areas(&mut self) {
         let program = &self.run.program;
         let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
         let spreads = has(|op| matches!(op, ProcessOp::Free(_)))
             && has(|op| matches!(op, ProcessOp::Protect(..)));
-        let tells_dirty = program.own_file.is_none() && !spreads;
+        let tells_dirty = !spreads;
         for (slot, areas) in self.areas.iter().enumerate() {
             for area in areas {
                 let Some(model) = self.replay.smaps(slot, area.pages) else { break };

@@ -119,6 +119,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
 }
 
 struct Generator {
+    topic: Topic,
     rng: Rng,
     pmd: Order,
     orders: Vec<Order>,
@@ -163,7 +164,8 @@ impl Generator {
             orders.extend([pmd; 3]);
         }
         let is_writer = [false; NR_SLOTS];
-        Self { rng, pmd, orders, nr_processes, living, is_writer, program }
+        let topic = *topic;
+        Self { topic, rng, pmd, orders, nr_processes, living, is_writer, program }
     }
 
     fn chance(&mut self, per_cent: u64) -> bool {
@@ -198,9 +200,10 @@ impl Generator {
             51..57 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
             57..67 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             67..77 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
-            77..84 => self.on_range(slot, |rng, range| {
-                let prots = [Prot::READ, Prot::READ_WRITE, Prot::READ_WRITE, Prot::NONE];
-                ProcessOp::Protect(range, prots[rng.below(4) as usize])
+            77..82 => self.protect(slot),
+            82..84 => self.on_range(slot, |rng, range| match rng.below(3) {
+                0 => ProcessOp::Cold(range),
+                _ => ProcessOp::Pageout(range),
             }),
             84..87 => self.on_range(slot, |rng, range| {
                 ProcessOp::Advise(
@@ -213,6 +216,20 @@ impl Generator {
         }
     }
 
+    /// Half of the areas that become inaccessible or read-only are writable again in the next step.
+    fn protect(&mut self, slot: usize) {
+        self.on_range(slot, |rng, range| {
+            let prots = [Prot::READ, Prot::READ, Prot::READ_WRITE, Prot::NONE];
+            ProcessOp::Protect(range, prots[rng.below(4) as usize])
+        });
+        let last = self.program.steps.last().map(|step| step.op);
+        if let Some(ProcessOp::Protect(range, Prot { can_write: false, .. })) = last
+            && self.chance(50)
+        {
+            self.emit(slot, ProcessOp::Protect(range, Prot::READ_WRITE));
+        }
+    }
+
     fn map(&mut self, slot: usize) {
         let Some(areas) = &self.living[slot] else { return };
         let free = areas.free_runs();
@@ -221,7 +238,13 @@ impl Generator {
         }
         let hole = free[self.rng.below(free.len() as u64) as usize];
         let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
-        let source = if self.chance(12) { AreaSource::File } else { AreaSource::Anon };
+        let source = match self.rng.below(100) {
+            0..12 => AreaSource::File,
+            12..20 if self.topic == Topic::Cow => AreaSource::Shared,
+            20..26 if self.topic == Topic::Cow => AreaSource::Segment,
+            26..34 if self.topic == Topic::Cow => AreaSource::Stack,
+            _ => AreaSource::Anon,
+        };
         if source == AreaSource::File {
             range.nr = range.nr.min(super::program::FILE_PAGES / 2);
         }

@@ -57,6 +57,7 @@ impl StepResult {
     fn line(&mut self, orders: &mut Vec<u8>, nr_pages: u64, fields: &[&str]) -> Parsed<()> {
         match *fields {
             ["!", error] => self.error = Some(number_to(u32::MAX.into(), error)? as u32),
+            ["f", nr] => self.nr_faults = Some(number_to(u64::MAX, nr)?),
             ["k", ref visit @ ..] => self.scan.line(visit)?,
             ["K", passes, collapsed] => self.scan.end(passes, collapsed)?,
             ["c", nr, ref huge @ ..] => {

@@ -66,6 +66,12 @@ pub(super) struct ProcessStep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AreaSource {
     Anon,
+    /// Shared anonymous memory.
+    Shared,
+    /// A System V segment.
+    Segment,
+    /// Anonymous memory with `MAP_STACK`.
+    Stack,
     /// A file in memory of `FILE_PAGES` cached base pages, from page `first % (FILE_PAGES / 2)`.
     File,
 }
@@ -136,6 +142,18 @@ impl FileKind {
 }
 
 impl AreaSource {
+    const LETTERS: [(Self, char); 4] =
+        [(Self::File, 'f'), (Self::Shared, 's'), (Self::Segment, 'v'), (Self::Stack, 'k')];
+
+    fn of(word: &str) -> Self {
+        let named = Self::LETTERS.into_iter().find(|(_, letter)| word.contains(*letter));
+        named.map_or(Self::Anon, |(source, _)| source)
+    }
+
+    fn letter(self) -> Option<char> {
+        Self::LETTERS.into_iter().find(|(source, _)| *source == self).map(|(_, letter)| letter)
+    }
+
     pub(super) const fn file_page(first: u64) -> u64 {
         first % (FILE_PAGES / 2)
     }
@@ -190,12 +208,9 @@ impl fmt::Display for ProcessOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::Map(PageRange { first, nr }, source, advice) => {
-                let flags = match (source, advice) {
-                    (AreaSource::Anon, None) => "-",
-                    (AreaSource::Anon, _) => "",
-                    (AreaSource::File, _) => "f",
-                };
-                write!(f, "map {first} {nr} {flags}{}", letter(advice))
+                let none = advice.is_none().then_some('-');
+                let source = source.letter().or(none).map(String::from).unwrap_or_default();
+                write!(f, "map {first} {nr} {source}{}", letter(advice))
             }
             Self::MapHuge(PageRange { first, nr }, how) => write!(f, "map {first} {nr} {how}"),
             Self::Trim(PageRange { first, nr }, trim) => write!(f, "trim {first} {nr} {trim}"),
@@ -295,8 +310,7 @@ impl ProcessOp {
         Ok(match name {
             "map" if how.contains('g') => Self::MapHuge(pages, HugeMapping::of(how)),
             "trim" => Self::Trim(pages, Trim::of(how)?),
-            "map" if how.contains('f') => Self::Map(pages, AreaSource::File, advice),
-            "map" => Self::Map(pages, AreaSource::Anon, advice),
+            "map" => Self::Map(pages, AreaSource::of(how), advice),
             "share" => {
                 let word = rest.first().copied().unwrap_or_default();
                 Self::Share(pages, number_to(NR_PAGES_MAX - 1, word)?, OwnMapping::of(how))

@@ -19,7 +19,7 @@ use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
-use largefolio_mm::vma::{OpenId, Prot, Sharing};
+use largefolio_mm::vma::{OpenId, Prot, Purpose, Sharing};
 
 use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
@@ -57,6 +57,7 @@ pub(super) struct ProgramReplay {
     pins: VecDeque<Pin>,
     nr_pages: u64,
     nr_steps: u32,
+    faults_before: u64,
     /// Pages are not read after a step until the next scan.
     is_idle: bool,
     scan: Option<Scan>,
@@ -153,6 +154,7 @@ impl ProgramReplay {
             pins,
             nr_pages,
             nr_steps,
+            faults_before: 0,
             is_idle,
             scan,
             group,
@@ -174,6 +176,7 @@ impl ProgramReplay {
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         self.refresh();
+        self.faults_before = self.memory.counters().pgfault;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         if let Some(done) = self.huge_step(mm, step.op) {
             return done;
@@ -268,6 +271,11 @@ impl ProgramReplay {
         let pgoff = AreaSource::file_page(range.first);
         let map = match source {
             AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
+            AreaSource::Shared => Map::anon(len, Prot::READ_WRITE).shared(),
+            AreaSource::Segment => {
+                Map::anon(len, Prot::READ_WRITE).shared().used_as(Purpose::Segment)
+            }
+            AreaSource::Stack => Map::anon(len, Prot::READ_WRITE).used_as(Purpose::Stack),
             AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
         };
         self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
@@ -390,6 +398,11 @@ impl ProgramReplay {
         scan.nr_collapsed = Some(after.pages_collapsed - before.pages_collapsed);
         self.scan = Some(scan);
         self.is_idle = false;
+    }
+
+    /// Returns the faults of the last step.
+    pub(super) fn nr_faults(&self) -> u64 {
+        self.memory.counters().pgfault - self.faults_before
     }
 
     pub(super) fn take_scan(&mut self) -> Option<Scan> {

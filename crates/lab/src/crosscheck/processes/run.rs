@@ -34,6 +34,8 @@ pub(super) struct StepResult {
     /// Error number; 14 for a forbidden access.
     pub(super) error: Option<u32>,
     pub(super) changes: Vec<PageChange>,
+    /// Faults of the step's loads and stores, if counted.
+    pub(super) nr_faults: Option<u64>,
     pub(super) scan: Scan,
     /// Cached pages of the program's own file, if the number changed.
     pub(super) nr_cached: Option<u64>,

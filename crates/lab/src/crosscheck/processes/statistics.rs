@@ -110,9 +110,8 @@ impl AreaNumbers {
 }
 
 impl AreaNumbers {
-    /// Merges dirty pages into clean ones, because the model differs from the kernel in two cases.
-    /// Dirty bits that `MADV_FREE` cleared spread at the next mprotect (6.17). A store to shared
-    /// memory that a load had mapped leaves its folio clean (docs/behaviour F.5.9).
+    /// Merges dirty pages into clean ones, because the model differs from the kernel: dirty bits that
+    /// `MADV_FREE` cleared spread at the next mprotect (6.17, docs/behaviour F.5.9).
     pub(super) fn without_dirty(mut self) -> Self {
         for (clean, dirty) in [(SHARED_CLEAN, SHARED_CLEAN + 1), (PRIVATE_CLEAN, PRIVATE_CLEAN + 1)]
         {

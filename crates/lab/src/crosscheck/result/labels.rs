@@ -33,6 +33,7 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::PmdMapped => "PMD totals",
         Aspect::MajorFaults => "major faults",
         Aspect::Answer => "answers",
+        Aspect::NrFaults => "faults of processes",
         Aspect::Presence => "pages of processes",
         Aspect::Folio => "folios of processes",
         Aspect::Exclusive => "exclusive bits",
