@@ -73,6 +73,7 @@ fn meta(rng: &mut Rng) -> Meta {
         size_bytes: *size,
         build_id: if size.is_multiple_of(2) { "ab".into() } else { String::new() },
         filesystem: "xfs".into(),
+        ..FileInfo::default()
     };
     let files: Vec<FileInfo> = sizes.iter().map(file).collect();
     let images: Vec<Image> =
@@ -227,6 +228,7 @@ fn what_passes_the_end_of_the_address_space_is_refused() {
             size_bytes: 1 << 20,
             build_id: "ab".into(),
             filesystem: "xfs".into(),
+            ..FileInfo::default()
         };
         let files = vec![file("/p"), file("/lib.so")];
         let mut writer = Writer::create(&path, Meta { files, layout, ..Meta::default() }).unwrap();
