@@ -87,6 +87,7 @@ def arguments(description, kind):
 
 def record_all(args, variants, record_one):
     """Builds the probe and records each version; a failure does not end the others."""
+    guest.require(variants)
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -4,7 +4,9 @@ import lzma
 import os
 import pathlib
 import re
+import shutil
 import subprocess
+import sys
 
 import packages
 
@@ -23,6 +25,30 @@ WANTED_MODULES = ["nvme", "ext4", "xfs", "btrfs"]     # unless built in
 def folio():
     """The program that lists workloads and programs."""
     return os.environ.get("FOLIO", ROOT / "target" / "release" / "folio-lab")
+
+
+# The programs that a recording needs, and their Debian packages.
+TOOLS = {"make": "make", "gcc": "gcc", "aarch64-linux-gnu-gcc": "gcc-aarch64-linux-gnu",
+         "apt-get": "apt", "dpkg-deb": "dpkg", "mkfs.ext4": "e2fsprogs", "mkfs.xfs": "xfsprogs",
+         "mkfs.btrfs": "btrfs-progs"}
+MACHINES = {"amd64": ("qemu-system-x86_64", "qemu-system-x86"),
+            "arm64": ("qemu-system-aarch64", "qemu-system-arm")}
+
+
+def missing(variants, own=(), which=shutil.which):
+    """What a recording of these variants needs and this machine lacks, one line each. `own` are
+    programs of this project."""
+    tools = dict(TOOLS, **dict(MACHINES[arch_of(variant)] for variant in variants))
+    lines = [f"{tool} is missing: sudo apt-get install {package}"
+             for tool, package in tools.items() if not which(tool)]
+    return lines + [f"{program} is missing: make build, or set FOLIO to a folio-lab"
+                    for program in own if not which(str(program))]
+
+
+def require(variants, *own):
+    """Ends the program if a tool is missing, before anything is downloaded or booted."""
+    if lines := missing(variants, own):
+        sys.exit("\n".join(lines))
 
 
 def page_of(variant):

@@ -189,6 +189,7 @@ def main():
     args = parser.parse_args()
     if args.repeat and args.only != "*":
         parser.error("--repeat counts repetitions of the whole set: not with --only")
+    guest.require(["amd64"], guest.folio())
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)

@@ -39,7 +39,7 @@ mod verdict;
 
 pub use difference::{Aspect, Difference, Location};
 pub use error::CheckError;
-pub use library::{LibraryError, read_all};
+pub use library::{AnyRecording, LibraryError, read_all, read_any};
 pub use recording::{Recording, RecordingBody, RecordingHeader};
 pub use text::{Pairs, ParseError, Parsed};
 pub use verdict::{NotCompared, Verdict};

@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
+use super::files::FileSteps;
+use super::processes::Programs;
 use super::recording::{Recording, RecordingBody};
 use super::text::ParseError;
 
@@ -33,8 +35,11 @@ pub enum LibraryError {
     Empty(PathBuf),
 }
 
-/// Subfolders with recordings of processes, which a folder scan skips.
+/// Subfolders with recordings of processes, which a scan for recordings of files skips.
 const OTHER_KINDS: [&str; 5] = ["cow", "collapse", "hugetlb", "khugepaged", "swap"];
+
+/// Second word of a recording of processes (`probe/cow.c`).
+const PROCESSES: &str = "cow";
 
 /// Callback for one text: its location, the recording's name, and the text.
 type Each<'a> = dyn FnMut(&str, &str, &str) -> Result<(), LibraryError> + 'a;
@@ -48,9 +53,51 @@ pub fn read_all<B: RecordingBody>(
     path: &Path,
     each: &mut dyn FnMut(Recording<B>),
 ) -> Result<(), LibraryError> {
-    let nr = read_path(path, &mut |place, name, text| {
-        let recording = Recording::parse(name, text);
-        each(recording.map_err(|error| ParseError { name: place.to_owned(), ..error })?);
+    read_kinds(path, &OTHER_KINDS, &mut |name, text| {
+        each(Recording::parse(name, text)?);
+        Ok(())
+    })
+}
+
+/// A recording of either kind.
+#[derive(Clone, Debug)]
+pub enum AnyRecording {
+    Files(Recording<FileSteps>),
+    Processes(Recording<Programs>),
+}
+
+impl AnyRecording {
+    /// Reads one recording; its first word tells the kind.
+    ///
+    /// # Errors
+    /// The first malformed line.
+    pub fn parse(name: &str, text: &str) -> Result<Self, ParseError> {
+        let first = text.lines().next().unwrap_or_default();
+        Ok(match first.split_whitespace().nth(1) {
+            Some(PROCESSES) => Self::Processes(Recording::parse(name, text)?),
+            _ => Self::Files(Recording::parse(name, text)?),
+        })
+    }
+}
+
+/// Like [`read_all`], for recordings of both kinds in any folder.
+///
+/// # Errors
+/// As [`read_all`].
+pub fn read_any(path: &Path, each: &mut dyn FnMut(AnyRecording)) -> Result<(), LibraryError> {
+    read_kinds(path, &[], &mut |name, text| {
+        each(AnyRecording::parse(name, text)?);
+        Ok(())
+    })
+}
+
+fn read_kinds(
+    path: &Path,
+    skipped: &[&str],
+    each: &mut dyn FnMut(&str, &str) -> Result<(), ParseError>,
+) -> Result<(), LibraryError> {
+    let nr = read_path(path, skipped, &mut |place, name, text| {
+        each(name, text).map_err(|error| ParseError { name: place.to_owned(), ..error })?;
         Ok(())
     })?;
     if nr == 0 { Err(LibraryError::Empty(path.to_owned())) } else { Ok(()) }
@@ -64,7 +111,7 @@ fn failed(path: &Path) -> impl FnOnce(io::Error) -> LibraryError {
     move |source| LibraryError::Read { path: path.to_owned(), source }
 }
 
-fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
+fn read_path(path: &Path, skipped: &[&str], each: &mut Each<'_>) -> Result<usize, LibraryError> {
     if path.is_dir() {
         let entries = fs::read_dir(path).map_err(failed(path))?;
         let mut paths: Vec<PathBuf> = entries
@@ -73,9 +120,9 @@ fn read_path(path: &Path, each: &mut Each<'_>) -> Result<usize, LibraryError> {
             .map_err(failed(path))?;
         paths.sort();
         let is_folder =
-            |path: &PathBuf| path.is_dir() && !OTHER_KINDS.iter().any(|kind| path.ends_with(kind));
+            |path: &PathBuf| path.is_dir() && !skipped.iter().any(|kind| path.ends_with(kind));
         let is_one = |path: &&PathBuf| is_folder(path) || is_text(path) || is_archive(path);
-        return paths.iter().filter(is_one).map(|path| read_path(path, each)).sum();
+        return paths.iter().filter(is_one).map(|path| read_path(path, skipped, each)).sum();
     }
     let file = open_regular(path).map_err(failed(path))?;
     if is_archive(path) {

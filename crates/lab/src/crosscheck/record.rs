@@ -43,6 +43,7 @@ pub mod pool;
 mod probe;
 mod program;
 mod settings;
+mod shortage;
 mod tracefs;
 mod wanted;
 
@@ -56,5 +57,6 @@ pub use program::{
     ProgramRecording, Resident, RunPlace, RunPlan,
 };
 pub use settings::{SettingChange, Settings};
+pub use shortage::FreeMemory;
 pub use wanted::WantedSettings;
 pub use workloads::{FileSpec, Filesystem, Workload};

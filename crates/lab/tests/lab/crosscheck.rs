@@ -102,6 +102,40 @@ fn each_recording_is_replayed_under_its_own_base_page() {
     assert!(message.contains("16k.txt") && message.contains("16384"), "{message}");
 }
 
+/// A program of one process that writes a page; STATE is the page's state afterwards.
+const PROCESSES: &str = "\
+# cow page=4096 arch=x86-64 release=6.18.44
+program 7 pages=128 sizes=-
+> 0 map 0 16 h
+> 0 write 0
+0 0 STATE
+end
+";
+
+/// A folder with recordings of files and, in any subfolder, of processes.
+#[test]
+fn recordings_of_both_kinds_are_replayed_together() {
+    let place = Place::new();
+    fs::create_dir_all(place.path("mixed/cow")).unwrap();
+    fs::write(place.path("mixed/files.txt"), small("0")).unwrap();
+    let state = |text: &str| PROCESSES.replace("STATE", text);
+    fs::write(place.path("mixed/cow/processes.txt"), state("1 x =8193")).unwrap();
+    let agreed = place.done("crosscheck replay mixed");
+    assert!(agreed.starts_with("kernel and model agree in all 2 recordings\n"), "{agreed}");
+    fs::write(place.path("mixed/other.txt"), state("-")).unwrap();
+    let output = place.run("crosscheck replay mixed");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let message = text(&output.stdout);
+    assert!(message.starts_with("kernel and model differ in 1 of 3 recordings\n"), "{message}");
+    assert!(message.contains("other.txt: program 7"), "{message}");
+    // A program that did not end proves nothing.
+    fs::write(place.path("mixed/other.txt"), state("-").replace("end\n", "")).unwrap();
+    let output = place.run("crosscheck replay mixed");
+    let message = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(2), "{message}");
+    assert!(message.contains("the program did not end"), "{message}");
+}
+
 /// If a program uses a file in ways that no rule covers, that is reported, but is not a difference.
 #[test]
 fn what_no_rule_covers_is_told_beside_the_result() {

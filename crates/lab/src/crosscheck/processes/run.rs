@@ -69,6 +69,12 @@ impl ProgramRun {
     pub fn nr_steps(&self) -> usize {
         self.results.len()
     }
+
+    /// Events that moved or split pages without the program's doing.
+    #[must_use]
+    pub fn disturbances(&self) -> &[String] {
+        &self.disturbances
+    }
 }
 
 impl StepResult {

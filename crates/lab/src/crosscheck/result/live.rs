@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use crate::crosscheck::files::FileSteps;
 use crate::crosscheck::record::{
-    CrosscheckError, Facts, Pause, Recorder, RecordingPlace, Settings, Skipped, Thp, Workload,
-    WorkloadPlan,
+    CrosscheckError, Facts, FreeMemory, Pause, Recorder, RecordingPlace, Settings, Skipped, Thp,
+    Workload, WorkloadPlan,
 };
 use crate::crosscheck::{Recording, Verdict};
 use largefolio_mm::rules::collapse::FileCollapse;
@@ -64,6 +64,7 @@ impl LiveCheck<'_> {
             Ok(checked) => checked,
             Err(error) => return unrecorded(row, error),
         };
+        let before = FreeMemory::now(self.facts.page_bytes);
         if !verdict.is_equal() {
             row.is_repeated = true;
             match self.checked(place, workload, Pause::Long) {
@@ -72,6 +73,7 @@ impl LiveCheck<'_> {
             }
         }
         row.take(verdict);
+        row.unless_short(&before, self.facts.page_bytes);
         let is_drawn = row.repeat.is_some();
         if let Some(keep) = self.keep
             && (!is_drawn || row.outcome == Outcome::Different)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use crate::crosscheck::Recording;
 use crate::crosscheck::files::FileSteps;
 use crate::crosscheck::record::{
-    CrosscheckError, Facts, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
+    CrosscheckError, Facts, FreeMemory, ProgramPlan, ProgramRecorder, ProgramRecording, Settings,
 };
 use largefolio_sim::kernel::Kernel;
 
@@ -19,6 +19,7 @@ pub struct ProgramCheck<'a> {
     pub facts: &'a Facts,
     /// The settings before the first recording, while khugepaged sleeps.
     pub settings: &'a Settings,
+    pub memory: &'a FreeMemory,
     /// Rules; by default the recorded kernel's.
     pub kernel: Option<&'a Kernel>,
     pub keep: Option<&'a PathBuf>,
@@ -76,6 +77,7 @@ impl ProgramCheck<'_> {
         let recording = Recording::<FileSteps>::parse(&row.name, &recorded.text)?;
         row.take(recording.check(self.kernel)?);
         row.unless_changed(self.settings);
+        row.unless_short(self.memory, self.facts.page_bytes);
         if recorded.nr_removed > 0 && row.outcome == CrosscheckOutcome::Different {
             row.differences.clear();
             row.outcome = CrosscheckOutcome::Failed;

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::path::PathBuf;
 
 use crate::crosscheck::files::FileSteps;
-use crate::crosscheck::{Recording, Verdict, read_all};
+use crate::crosscheck::processes::{ProgramRun, Programs};
+use crate::crosscheck::recording::RecordingHeader;
+use crate::crosscheck::{AnyRecording, Recording, Verdict, read_any};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::shown;
 use rayon::prelude::*;
 
-use super::rows::{CrosscheckResult, CrosscheckRow};
+use super::rows::{CrosscheckOutcome, CrosscheckResult, CrosscheckRow};
 use crate::Error;
 
 /// Recordings that are replayed together; this bounds the memory.
@@ -51,7 +53,7 @@ impl ReplayRequest {
         let mut is_stopped = false;
         for path in &self.paths {
             let mut failed = None;
-            read_all(path, &mut |recording| {
+            read_any(path, &mut |recording| {
                 if is_stopped || failed.is_some() {
                     return;
                 }
@@ -70,25 +72,45 @@ impl ReplayRequest {
         Ok(Some(result))
     }
 
-    fn one(&self, recording: &Recording<FileSteps>) -> Result<Verdict, Error> {
+    /// Returns a row for a recording of files, or one per program.
+    fn one(&self, recording: &AnyRecording) -> Result<Vec<CrosscheckRow>, Error> {
+        match recording {
+            AnyRecording::Files(one) => {
+                let verdict = one.check(self.rules(&one.header)?.as_deref())?;
+                Ok(vec![row_of(one, verdict)])
+            }
+            AnyRecording::Processes(one) => {
+                let verdicts = one.check(self.rules(&one.header)?.as_deref())?;
+                let rows = one.body.runs.iter().zip(verdicts);
+                Ok(rows.map(|(run, verdict)| row_of_program(one, run, verdict)).collect())
+            }
+        }
+    }
+
+    fn rules(&self, header: &RecordingHeader) -> Result<Option<Cow<'_, Kernel>>, Error> {
         let kernel = self.kernel.as_ref();
-        let kernel = kernel.map(|kernel| with_page(kernel, recording.header.page_bytes));
-        Ok(recording.check(kernel.transpose()?.as_deref())?)
+        kernel.map(|kernel| with_page(kernel, header.page_bytes)).transpose()
     }
 
     fn replay(
         &self,
-        batch: &mut Vec<Recording<FileSteps>>,
+        batch: &mut Vec<AnyRecording>,
         result: &mut CrosscheckResult,
     ) -> Result<(), Error> {
-        let verdicts: Vec<Verdict> = batch
+        let rows: Vec<Vec<CrosscheckRow>> = batch
             .par_iter()
-            .map(|one| self.one(one).map_err(|error| Error::about(&one.name, error)))
+            .map(|one| self.one(one).map_err(|error| Error::about(name_of(one), error)))
             .collect::<Result<_, _>>()?;
-        for (recording, verdict) in batch.drain(..).zip(verdicts) {
-            result.rows.push(row_of(&recording, verdict));
-        }
+        batch.clear();
+        result.rows.extend(rows.into_iter().flatten());
         Ok(())
+    }
+}
+
+fn name_of(recording: &AnyRecording) -> &str {
+    match recording {
+        AnyRecording::Files(one) => &one.name,
+        AnyRecording::Processes(one) => &one.name,
     }
 }
 
@@ -100,15 +122,43 @@ fn with_page(kernel: &Kernel, page_bytes: u64) -> Result<Cow<'_, Kernel>, Error>
 }
 
 fn row_of(recording: &Recording<FileSteps>, verdict: Verdict) -> CrosscheckRow {
-    let header = &recording.header;
-    let is_named = !header.variant.is_empty() && header.variant != "-";
-    let mut row = CrosscheckRow {
-        name: recording.name.clone(),
-        variant: if is_named { header.variant.clone() } else { header.release.clone() },
-        filesystem: header.filesystem.clone(),
-        window_kb: recording.window_kb(),
-        ..CrosscheckRow::default()
-    };
+    let name = recording.name.clone();
+    let mut row =
+        CrosscheckRow { window_kb: recording.window_kb(), ..row_named(name, &recording.header) };
     row.take(verdict);
     row
+}
+
+/// A program that did not end, or in which the kernel moved pages on its own, is not judged.
+fn row_of_program(
+    recording: &Recording<Programs>,
+    run: &ProgramRun,
+    verdict: Verdict,
+) -> CrosscheckRow {
+    let name = format!("{}: program {}", recording.name, run.program.seed);
+    let mut row = row_named(name, &recording.header);
+    row.take(verdict);
+    let not_judged = if !run.is_complete {
+        Some((CrosscheckOutcome::Failed, "the program did not end".to_owned()))
+    } else if row.outcome == CrosscheckOutcome::Different && !run.disturbances().is_empty() {
+        let events = run.disturbances().join(", ");
+        Some((CrosscheckOutcome::Skipped, format!("the kernel moved pages on its own: {events}")))
+    } else {
+        None
+    };
+    if let Some((outcome, reason)) = not_judged {
+        (row.outcome, row.reason) = (outcome, Some(reason));
+        row.differences.clear();
+    }
+    row
+}
+
+fn row_named(name: String, header: &RecordingHeader) -> CrosscheckRow {
+    let is_named = !header.variant.is_empty() && header.variant != "-";
+    CrosscheckRow {
+        name,
+        variant: if is_named { header.variant.clone() } else { header.release.clone() },
+        filesystem: header.filesystem.clone(),
+        ..CrosscheckRow::default()
+    }
 }

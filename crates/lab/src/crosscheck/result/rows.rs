@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::crosscheck::record::{SettingChange, Settings};
+use crate::crosscheck::record::{FreeMemory, SettingChange, Settings};
 use crate::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
@@ -78,6 +78,20 @@ impl CrosscheckRow {
         if let Some(reason) = not_judged(&changes) {
             self.outcome = CrosscheckOutcome::Failed;
             self.reason = Some(reason);
+            self.differences.clear();
+        }
+    }
+}
+
+impl CrosscheckRow {
+    /// Voids a difference if memory for large folios has been short since `before`.
+    pub(super) fn unless_short(&mut self, before: &FreeMemory, page_bytes: u64) {
+        if self.outcome != CrosscheckOutcome::Different {
+            return;
+        }
+        if let Some(evidence) = before.shortage(&FreeMemory::now(page_bytes)) {
+            self.outcome = CrosscheckOutcome::Failed;
+            self.reason = Some(format!("not compared: {evidence}; free some memory and try again"));
             self.differences.clear();
         }
     }

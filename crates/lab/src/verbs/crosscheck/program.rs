@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use largefolio_lab::crosscheck::record::{Disk, Facts, Filesystem, ProgramPlan, Settings};
+use largefolio_lab::crosscheck::record::{
+    Disk, Facts, Filesystem, FreeMemory, ProgramPlan, Settings,
+};
 use largefolio_lab::crosscheck::result::{ProgramCheck, program_recorder};
 use largefolio_sim::kernel::Kernel;
 
@@ -109,10 +111,11 @@ impl ProgramArgs {
 impl ProgramRun {
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         let recorder = program_recorder(&self.facts, &again_as_root(&self.command_line))?;
-        let settings = Settings::now();
+        let (settings, memory) = (Settings::now(), FreeMemory::now(self.facts.page_bytes));
         let check = ProgramCheck {
             facts: &self.facts,
             settings: &settings,
+            memory: &memory,
             kernel: self.kernel.as_ref(),
             keep: self.keep.as_ref(),
         };

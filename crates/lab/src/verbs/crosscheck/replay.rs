@@ -15,7 +15,8 @@ use largefolio_cli::verbs::confined;
 /// Replay recordings and compare; needs no root
 ///
 /// Each recording is replayed under the rules of the kernel that made it. `--kernel` selects other
-/// rules; each recording still keeps its base page size, unless the name contains `page=`.
+/// rules; each recording still keeps its base page size, unless the name contains `page=`. A
+/// recording of processes has a row for each of its programs.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
