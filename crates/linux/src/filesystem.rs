@@ -9,7 +9,7 @@ const FILESYSTEMS: [(i64, &str); 16] = [
     (0x5846_5342, "xfs"),
     (0x9123_683e, "btrfs"),
     (0x0102_1994, "tmpfs"),
-    (0x794c_7630, "overlayfs"),
+    (0x794c_7630, OVERLAY),
     (0x6969, "nfs"),
     (0xf2f5_2010, "f2fs"),
     (0x2fc1_2fc1, "zfs"),
@@ -38,6 +38,8 @@ const WITHOUT_FILES: [i64; 9] = [
 
 /// Filesystems that store files only in memory: nothing can be evicted and read again.
 const MEMORY: [i64; 3] = [0x0102_1994, 0x8584_58f6, 0x9584_58f6];
+
+pub(crate) const OVERLAY: &str = "overlayfs";
 
 pub(crate) fn name(magic: i64) -> String {
     FILESYSTEMS

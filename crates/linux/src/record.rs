@@ -40,6 +40,7 @@ mod plan;
 mod qemu;
 mod root;
 mod sink;
+mod store;
 
 pub use error::RecordError;
 pub use outcome::{

@@ -27,8 +27,8 @@ pub(crate) mod shadows;
 pub mod tree;
 
 use crate::mapping::gate::Gate;
-use crate::rules::OrderRange;
 use crate::rules::sizes::FileOrders;
+use crate::rules::{Device, OrderRange};
 use crate::units::PageRange;
 use crate::units::{GroupId, Order, PageIndex, PageSize, SwapSlot};
 use disk::Disk;
@@ -77,6 +77,8 @@ pub struct Mapping {
     pub nr_collapsed: u64,
     /// Its filesystem's traits.
     pub disk: Disk,
+    /// Its device's limits.
+    pub device: Device,
     /// The file's extents and reservations, if the filesystem cuts writes by them (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and the file's writers.
@@ -91,7 +93,7 @@ pub struct Mapping {
 impl Mapping {
     /// A file of `size_bytes` with nothing cached.
     #[must_use]
-    pub fn new(size_bytes: u64, orders: OrderRange) -> Self {
+    pub fn new(size_bytes: u64, orders: OrderRange, device: Device) -> Self {
         Self {
             tree: Tree::new(),
             size_bytes,
@@ -105,6 +107,7 @@ impl Mapping {
             is_zero_filled: false,
             nr_collapsed: 0,
             disk: Disk::OTHER,
+            device,
             reservations: None,
             gate: Gate::default(),
             shadows: Shadows::default(),

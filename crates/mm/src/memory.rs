@@ -37,7 +37,7 @@ use crate::rmap::owners::IdsExhausted;
 use crate::rules::anon::Enabled;
 use crate::rules::order::MinOrder;
 use crate::rules::readahead::ReadaheadRules;
-use crate::rules::{Arch, ContpteRule, OrderRange, Rules};
+use crate::rules::{Arch, ContpteRule, Device, OrderRange, Rules, Store};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
 use crate::vma::{OpenId, Purpose, VmaTree};
 
@@ -181,7 +181,13 @@ impl Memory {
 
     /// Adds a file of `size_bytes` on filesystem `filesystem` (`ext4`, `xfs`, ..).
     pub fn add_file(&mut self, size_bytes: u64, filesystem: &str) -> MappingId {
-        let mut mapping = Mapping::new(size_bytes, self.rules.order_range(filesystem));
+        self.add_stored_file(size_bytes, Store::of(filesystem))
+    }
+
+    /// Adds a file of `size_bytes` that is stored in `store`.
+    pub fn add_stored_file(&mut self, size_bytes: u64, store: Store<'_>) -> MappingId {
+        let (filesystem, orders) = (store.filesystem, self.rules.order_range_of(store));
+        let mut mapping = Mapping::new(size_bytes, orders, self.rules.device(store.disk));
         let max = mapping.orders.max;
         mapping.control = self.rules.sizes.orders(filesystem, self.rules.page, max);
         let is_soft = self.rules.order.min == MinOrder::Soft;
@@ -193,6 +199,7 @@ impl Memory {
         mapping.reservations =
             self.rules.reserves(filesystem).then(|| Reservations::of_file(size_bytes));
         mapping.disk = Disk::of(filesystem);
+        mapping.disk.places_aligned &= !store.is_stacked;
         self.core.add_mapping(mapping)
     }
 
@@ -206,7 +213,8 @@ impl Memory {
     /// Adds a file in memory (memfd, tmpfs). All its pages are absent: they read as zeroes until a
     /// store, and are allocated as base pages (`shmem_enabled` = never).
     pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
-        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE);
+        let device = self.rules.device("");
+        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE, device);
         (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
         self.core.add_mapping(mapping)
     }
@@ -218,12 +226,17 @@ impl Memory {
         file
     }
 
+    /// The limits of the device that holds `file`.
+    pub(crate) fn device(&self, file: MappingId) -> Device {
+        self.core.mapping(file).device
+    }
+
     /// Opens a file for reading, with the device's readahead window.
     ///
     /// # Panics
     /// Panics at the 2^32nd open.
     pub fn open(&mut self, file: MappingId) -> OpenId {
-        let state = RaState::new(self.rules.ra_pages());
+        let state = RaState::new(self.device(file).ra_pages);
         self.add_open(OpenFile {
             mapping: file,
             state,

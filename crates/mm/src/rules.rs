@@ -33,6 +33,8 @@ use sizes::FileSizes;
 
 /// Largest order in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4, `MAX_XAS_ORDER`).
 const MAX_XAS_ORDER: Order = Order::new(11);
+/// A block of a filesystem whose block size is unknown.
+const USUAL_BLOCK_BYTES: u64 = 4 << 10;
 
 /// All differences between the modelled kernels.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,9 @@ pub struct Rules {
     pub readahead_bytes: u64,
     /// A device's largest I/O in bytes (`bdi io_pages`).
     pub io_bytes: u64,
+    /// Limits of single devices, by the name in [`Store::disk`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub disks: BTreeMap<String, DiskLimits>,
     /// Fault-around window in bytes, a power of two; one base page = off (B.5.1).
     pub fault_around_bytes: u64,
     /// How buffered and mapped access become windows.
@@ -77,6 +82,48 @@ pub struct Rules {
     /// hugetlb pages allocated at boot, by size in KiB (docs/behaviour O.1.2); none by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hugepages: BTreeMap<String, u64>,
+}
+
+/// A device's own limits in bytes; `None` = as for all other devices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct DiskLimits {
+    /// The readahead window.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub readahead_bytes: Option<u64>,
+    /// The largest I/O.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub io_bytes: Option<u64>,
+}
+
+/// A device's limits in pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// The readahead window; 0 = disabled.
+    pub ra_pages: u64,
+    /// The largest I/O.
+    pub io_pages: u64,
+}
+
+/// Where a file is stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Store<'a> {
+    /// The filesystem's name: `ext4`, `xfs`, ..
+    pub filesystem: &'a str,
+    /// The filesystem's block size in bytes; 0 = unknown, at most a base page.
+    pub block_bytes: u64,
+    /// The device's name; empty if unknown.
+    pub disk: &'a str,
+    /// Whether programs see it through another filesystem (overlayfs), which aligns no mappings.
+    pub is_stacked: bool,
+}
+
+impl<'a> Store<'a> {
+    /// A filesystem with usual blocks on a device without a name.
+    #[must_use]
+    pub const fn of(filesystem: &'a str) -> Self {
+        Self { filesystem, block_bytes: 0, disk: "", is_stacked: false }
+    }
 }
 
 /// C.1: contpte folding.
@@ -312,9 +359,9 @@ pub enum LargeFolios {
     Any,
     /// XFS: any order; reserved space cuts a write's folios (`mapping/reserve.rs`).
     Xfs,
-    /// ext4: `11 + blocksize_bits - page_shift`, with 4 KiB blocks.
+    /// ext4: `11 + blocksize_bits - page_shift`.
     Ext4,
-    /// btrfs: 64 blocks of 4 KiB.
+    /// btrfs: 64 blocks.
     Btrfs,
 }
 
@@ -371,6 +418,7 @@ impl Rules {
             page: PageSize::K4,
             readahead_bytes: 128 << 10,
             io_bytes: 128 << 10,
+            disks: BTreeMap::new(),
             fault_around_bytes: 64 << 10,
             readahead: ReadaheadRules::stock(),
             fault: FaultRules {
@@ -411,17 +459,42 @@ impl Rules {
     /// Orders that a file of filesystem `name` can use (A.8).
     #[must_use]
     pub fn order_range(&self, name: &str) -> OrderRange {
+        self.order_range_of(Store::of(name))
+    }
+
+    /// Orders that a file stored there can use (A.8). Blocks larger than a base page are the
+    /// smallest folios.
+    #[must_use]
+    pub fn order_range_of(&self, store: Store<'_>) -> OrderRange {
         let limit = self.max_pagecache_order();
-        let Some(large) = self.filesystems.get(name) else {
+        // Compression changes what EROFS reads, not its folios (A.8).
+        let name = store.filesystem.strip_suffix("-compressed").filter(|name| *name == "erofs");
+        let Some(large) = self.filesystems.get(name.unwrap_or(store.filesystem)) else {
             return OrderRange::BASE;
         };
+        let block_bytes =
+            if store.block_bytes == 0 { USUAL_BLOCK_BYTES } else { store.block_bytes };
+        let of_blocks =
+            |nr: u64| self.page.order_of_bytes(block_bytes.saturating_mul(nr)).min(limit);
         let max = match large {
             LargeFolios::None => return OrderRange::BASE,
             LargeFolios::Any | LargeFolios::Xfs => limit,
-            LargeFolios::Ext4 => self.page.order_of_bytes(8 << 20).min(limit),
-            LargeFolios::Btrfs => self.page.order_of_bytes(256 << 10).min(limit),
+            LargeFolios::Ext4 => of_blocks(1 << 11),
+            LargeFolios::Btrfs => of_blocks(64),
         };
-        OrderRange { min: self.page.order_of_bytes(self.min_folio_bytes).min(max), max }
+        let min_bytes = self.min_folio_bytes.max(store.block_bytes);
+        OrderRange { min: self.page.order_of_bytes(min_bytes).min(max), max }
+    }
+
+    /// The limits of the device `disk`.
+    #[must_use]
+    pub fn device(&self, disk: &str) -> Device {
+        let own = self.disks.get(disk).copied().unwrap_or_default();
+        let pages = |bytes: u64| bytes >> self.page.shift();
+        Device {
+            ra_pages: pages(own.readahead_bytes.unwrap_or(self.readahead_bytes)),
+            io_pages: pages(own.io_bytes.unwrap_or(self.io_bytes)),
+        }
     }
 
     /// Whether filesystem `name` cuts writes where the space reserved for the file ends.
@@ -450,17 +523,5 @@ impl Rules {
             AroundWindow::Bytes => nr_pages,
             AroundWindow::ContpteBlock => nr_pages.max(self.page.contpte_order().nr_pages()),
         }
-    }
-
-    /// Pages in the default readahead window.
-    #[must_use]
-    pub fn ra_pages(&self) -> u64 {
-        self.readahead_bytes >> self.page.shift()
-    }
-
-    /// Pages in the device's largest I/O.
-    #[must_use]
-    pub fn io_pages(&self) -> u64 {
-        self.io_bytes >> self.page.shift()
     }
 }

@@ -44,7 +44,8 @@ pub use file::{
 };
 pub use info::Info;
 pub use meta::{
-    Attached, Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta, PlainRun,
+    Attached, Execution, FileInfo, HardwareCounters, Image, LayoutEntry, LayoutKind, Meta,
+    PlainRun, recorded,
 };
 pub use run::Run;
 pub use shown::shown;

@@ -29,7 +29,7 @@ pub struct FileInfo {
     pub size_bytes: u64,
     /// ELF build id in hexadecimal; empty if it has none.
     pub build_id: String,
-    /// Filesystem name (`ext4`, `xfs`, `tmpfs`, ..); empty if unknown.
+    /// Filesystem that holds the file's pages (`ext4`, `xfs`, `tmpfs`, ..); empty if unknown.
     pub filesystem: String,
     /// Parts without data in storage at its first use: position and length in bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -38,6 +38,21 @@ pub struct FileInfo {
     /// all of a program's headers into its first page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exec_reads: Vec<(u64, u64)>,
+    /// Filesystem in front of it through which the program saw the file (`overlay`); empty if none.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub through: String,
+    /// The filesystem's block size in bytes; 0 if unknown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub block_bytes: u64,
+    /// The device whose readahead settings apply: a disk (`vda`), or a btrfs by one of its disks
+    /// (`btrfs-vda`); empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub disk: String,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// A mapping that existed before the first event.
@@ -224,12 +239,27 @@ pub mod recorded {
     pub const HOLES: &str = "holes";
     /// How read and write calls move data ([`crate::event::io`]).
     pub const IO: &str = "io";
+    /// Block sizes and devices of files, and filesystems below others.
+    pub const STORES: &str = "stores";
     /// References of the kernel to the buffers of every call, not only of read and write.
     pub const BUFFERS: &str = "buffers";
     /// Mlock rows.
     pub const MLOCK: &str = "mlock";
     /// `thp_disable` rows.
     pub const THP_DISABLE: &str = "thp_disable";
+
+    /// All names, and what a trace without them does not show.
+    pub const ALL: [(&str, &str); 9] = [
+        (SYNC, "msync and fsync"),
+        (FALLOCATE, "fallocate"),
+        (UNLINK, "unlink"),
+        (HOLES, "holes of files"),
+        (IO, "how calls move data"),
+        (STORES, "disks, block sizes and overlays of files"),
+        (BUFFERS, "the kernel's accesses to buffers"),
+        (MLOCK, "mlock"),
+        (THP_DISABLE, "PR_SET_THP_DISABLE"),
+    ];
 }
 
 impl Meta {
@@ -280,7 +310,11 @@ impl Meta {
     }
 
     fn needs_newest(&self) -> bool {
-        let is_new = |file: &FileInfo| !file.holes.is_empty() || !file.exec_reads.is_empty();
+        let has_store = |file: &FileInfo| {
+            file.block_bytes > 0 || !file.disk.is_empty() || !file.through.is_empty()
+        };
+        let has_parts = |file: &FileInfo| !file.holes.is_empty() || !file.exec_reads.is_empty();
+        let is_new = |file: &FileInfo| has_store(file) || has_parts(file);
         !self.recorded.is_empty() || self.files.iter().any(is_new)
     }
 }

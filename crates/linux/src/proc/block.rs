@@ -13,6 +13,16 @@ pub const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// Writing a disk's number removes it.
 pub const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 
+/// Begins the name of a btrfs, which has readahead settings of its own; one of its disks follows.
+pub const OF_BTRFS: &str = "btrfs-";
+
+/// Whether a kernel's edit can name the device.
+#[must_use]
+pub fn is_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!_-".contains(&byte);
+    (1..=64).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
 /// Returns a path of disk `name`, such as `queue/read_ahead_kb`.
 #[must_use]
 pub fn of_disk(name: &str, file: &str) -> PathBuf {

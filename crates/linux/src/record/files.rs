@@ -18,7 +18,7 @@ use serde::Serialize;
 use super::elf::Elf;
 use super::qemu::wire;
 use super::root::Root;
-use crate::filesystem;
+use super::store::{Ground as _, Here, Store};
 
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -130,14 +130,15 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
             ..FileInfo::default()
         });
     }
-    let magic = rustix::fs::statfs(path).ok().map(|metadata| metadata.f_type);
-    if magic.is_some_and(filesystem::is_without_files) {
-        return None;
-    }
-    let filesystem = magic.map_or_else(String::new, filesystem::name);
+    let store = match Here.place(path) {
+        Some(_) => Store::of(&Here, path)?,
+        None => Store::default(),
+    };
     let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
     let path = root.inside(path).to_string_lossy().into_owned();
-    Some(FileInfo { path, size_bytes, build_id, filesystem, ..FileInfo::default() })
+    let Store { filesystem, through, block_bytes, disk } = store;
+    let info = FileInfo { path, size_bytes, build_id, filesystem, ..FileInfo::default() };
+    Some(FileInfo { through, block_bytes, disk, ..info })
 }
 
 #[cfg(test)]

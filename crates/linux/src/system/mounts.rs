@@ -44,11 +44,85 @@ pub(crate) fn tmpfs(mountinfo: &[u8], device: (u32, u32)) -> Option<(PathBuf, St
     Some((place(mount.point), huge.unwrap_or("never").to_owned()))
 }
 
-pub(crate) fn of_disks(mountinfo: &[u8]) -> Vec<PathBuf> {
-    const OF_DISKS: [&str; 5] = ["ext4", "xfs", "btrfs", "f2fs", "bcachefs"];
+/// Returns the mounted tmpfs with huge folios, and their `huge=`.
+pub(crate) fn huge_tmpfs(mountinfo: &[u8]) -> Vec<(PathBuf, String)> {
+    let mounts = all(mountinfo).into_iter().filter(|mount| mount.filesystem == "tmpfs");
+    let huge = mounts.filter_map(|mount| {
+        let huge = mount.options.split(',').find_map(|option| option.strip_prefix("huge="))?;
+        Some((mount.point, huge.to_owned())).filter(|(_, huge)| huge != "never")
+    });
+    huge.collect()
+}
+
+pub(crate) fn is_of_disk(filesystem: &str) -> bool {
+    ["ext4", "xfs", "btrfs", "f2fs", "bcachefs"].contains(&filesystem)
+}
+
+/// A mount, with decoded paths.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mounted {
+    pub(crate) device: (u32, u32),
+    /// The mounted directory of the filesystem.
+    pub(crate) root: PathBuf,
+    pub(crate) point: PathBuf,
+    pub(crate) filesystem: String,
+    pub(crate) source: PathBuf,
+    /// The filesystem's options, as the file shows them.
+    pub(crate) options: String,
+}
+
+pub(crate) fn all(mountinfo: &[u8]) -> Vec<Mounted> {
     let mounts = mountinfo.split(|byte| *byte == b'\n').filter_map(Mount::parse);
-    let of_disks = mounts.filter(|mount| OF_DISKS.contains(&mount.filesystem));
-    of_disks.map(|mount| place(mount.point)).collect()
+    let decoded = mounts.map(|mount| Mounted {
+        device: mount.device,
+        root: place(mount.root),
+        point: place(mount.point),
+        filesystem: mount.filesystem.to_owned(),
+        source: place(mount.source),
+        options: String::from_utf8_lossy(mount.options).into_owned(),
+    });
+    decoded.collect()
+}
+
+/// Returns the mount that `path` is on: the last one on the longest path above it.
+pub(crate) fn of_path(mountinfo: &[u8], path: &Path) -> Option<Mounted> {
+    let above = all(mountinfo).into_iter().filter(|mount| path.starts_with(&mount.point));
+    above.max_by_key(|mount| mount.point.as_os_str().len())
+}
+
+/// A directory of an overlay.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Layer {
+    pub(crate) path: PathBuf,
+    pub(crate) is_upper: bool,
+}
+
+/// Returns the layers of an overlay, uppermost first, from its options. A colon in a path follows a
+/// backslash.
+pub(crate) fn layers(options: &str) -> Vec<Layer> {
+    let of = |keys: &'static [&'static str]| {
+        let pairs = options.split(',').filter_map(|option| option.split_once('='));
+        pairs.filter(|(key, _)| keys.contains(key)).map(|(_, value)| unescaped(value.as_bytes()))
+    };
+    let layer = |is_upper: bool| {
+        move |path: Vec<u8>| Layer { path: PathBuf::from(OsString::from_vec(path)), is_upper }
+    };
+    let mut layers: Vec<Layer> = of(&["upperdir"]).map(layer(true)).collect();
+    for list in of(&["lowerdir"]) {
+        let mut parts = vec![Vec::new()];
+        let mut bytes = list.into_iter().peekable();
+        while let Some(byte) = bytes.next() {
+            let is_escape = byte == b'\\' && bytes.peek() == Some(&b':');
+            let byte = if is_escape { bytes.next().unwrap_or(byte) } else { byte };
+            match parts.last_mut() {
+                Some(part) if byte != b':' || is_escape => part.push(byte),
+                _ => parts.push(Vec::new()),
+            }
+        }
+        layers.extend(parts.into_iter().filter(|part| !part.is_empty()).map(layer(false)));
+    }
+    layers.extend(of(&["lowerdir+", "datadir+"]).map(layer(false)));
+    layers
 }
 
 fn place(point: &[u8]) -> PathBuf {
@@ -87,6 +161,7 @@ struct Mount<'a> {
     root: &'a [u8],
     point: &'a [u8],
     filesystem: &'a str,
+    source: &'a [u8],
     /// The filesystem's options, not the mount's.
     options: &'a [u8],
 }
@@ -100,8 +175,9 @@ impl<'a> Mount<'a> {
         let (root, point) = (fields.next()?, fields.next()?);
         fields.find(|word| *word == b"-")?;
         let filesystem = std::str::from_utf8(fields.next()?).ok()?;
-        let options = fields.nth(1).unwrap_or_default();
-        Some(Self { device, root, point, filesystem, options })
+        let (source, options) =
+            (fields.next().unwrap_or_default(), fields.next().unwrap_or_default());
+        Some(Self { device, root, point, filesystem, source, options })
     }
 }
 

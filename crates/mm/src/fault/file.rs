@@ -121,7 +121,7 @@ impl Memory {
             index: fault.index(),
             order: entry.order,
             nr_pages: state.ra_pages,
-            io_pages: self.rules.io_pages(),
+            io_pages: self.device(file).io_pages,
         };
         let (index, nr_pages) = (hit.index, hit.nr_pages);
         let kind = EntryKind::Async;

@@ -100,8 +100,9 @@ impl Memory {
     }
 
     fn sequential(&self, fault: &Fault, state: &mut RaState) -> Plan {
-        let (index, io_pages) = (fault.index(), self.rules.io_pages());
+        let index = fault.index();
         let OpenFile { mapping, is_random, .. } = *self.open_file(fault.open());
+        let io_pages = self.device(mapping).io_pages;
         let nr_pages = state.ra_pages;
         if is_random {
             // `POSIX_FADV_RANDOM` forces every read, whatever the area's advice is (A.1.4).

@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::readahead::Plan;
+use crate::rules::Device;
 use crate::units::ByteRange;
 use crate::units::MappingId;
 use crate::vma::OpenId;
@@ -37,9 +38,9 @@ impl Memory {
         advice: Fadvice,
     ) {
         let page = self.rules.page;
-        let ra_pages = self.rules.ra_pages();
+        let file = self.open_file(open).mapping;
+        let Device { ra_pages, io_pages } = self.device(file);
         let opened = self.open_file_mut(open);
-        let file = opened.mapping;
         match advice {
             Fadvice::Normal => (opened.is_random, opened.state.ra_pages) = (false, ra_pages),
             Fadvice::Random => opened.is_random = true,
@@ -52,7 +53,7 @@ impl Memory {
                 let first = pos >> page.shift();
                 let nr = page.pages_in(end.min(size)).saturating_sub(first);
                 let window = self.open_file(open).state.ra_pages;
-                let nr = nr.min(self.rules.io_pages().max(window));
+                let nr = nr.min(io_pages.max(window));
                 self.read_chunks(file, Plan::chunks(first, nr));
             }
             Fadvice::Dontneed => {

@@ -187,7 +187,7 @@ impl Memory {
         let (index, nr_pages) = (range.first, range.end - range.first);
         let file = self.open_file(open).mapping;
         let state = self.open_file(open).state;
-        let io_pages = self.rules.io_pages();
+        let io_pages = self.device(file).io_pages;
         let kind = EntryKind::Sync;
         self.core.observe(Observed::Entry { kind, mapping: file, index, nr_pages, state });
         if self.open_file(open).is_random || state.ra_pages == 0 {
@@ -215,7 +215,7 @@ impl Memory {
             index: entry.index.0,
             order: entry.order,
             nr_pages,
-            io_pages: self.rules.io_pages(),
+            io_pages: self.device(file).io_pages,
         };
         let index = hit.index;
         let kind = EntryKind::Async;

@@ -94,14 +94,14 @@ impl Disk {
         write_unmarks: true,
     };
 
-    /// The traits of filesystem `name`, as written in recordings and traces. `ext4-..` is a variant
-    /// of ext4 that was not seen to align mappings.
+    /// The traits of filesystem `name`, as written in recordings and traces. Any other
+    /// `ext4-..` is a variant of ext4 that was not seen to align mappings.
     #[must_use]
     pub fn of(name: &str) -> Self {
         match name {
             "xfs" => Self::XFS,
-            "btrfs" => Self::BTRFS,
-            "ext4" => Self::EXT4,
+            "btrfs" | "btrfs-compressed" => Self::BTRFS,
+            "ext4" | "ext4-journal" => Self::EXT4,
             _ if name.starts_with("ext4") => Self { places_aligned: false, ..Self::EXT4 },
             _ => Self::OTHER,
         }
