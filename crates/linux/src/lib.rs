@@ -7,8 +7,8 @@
 //! settings),
 //! [`tune`] (settings until they are undone) and [`persist`] (settings that survive a reboot);
 //! [`measure`], [`calibrate`] (this machine's costs), [`verify`] (a command with and without a
-//! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`] and
-//! [`census`] (folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are
+//! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`],
+//! [`kernel_facts`] and [`census`] (the running kernel's settings and folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are
 //! small); [`signals`] (Ctrl-C), [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio
 //! itself).
 
@@ -22,6 +22,7 @@ pub mod elf;
 pub mod environment;
 pub mod geometry;
 pub mod helpers;
+pub mod kernel_facts;
 pub mod measure;
 pub mod persist;
 pub mod proc;

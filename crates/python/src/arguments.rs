@@ -11,6 +11,8 @@ use largefolio_sim::replay::{
     CacheState, CgroupError, FragmentedError, LinkedError, ReplayRequest,
 };
 use largefolio_sim::size;
+use std::path::PathBuf;
+
 use pyo3::prelude::*;
 
 use crate::errors::Failure;
@@ -50,8 +52,9 @@ impl PredictArguments<'_> {
         &self,
         py: Python<'_>,
         raised: &Raised,
+        traces: &[PathBuf],
     ) -> Result<ReplayRequest, Failure> {
-        let this = running::This::new();
+        let this = running::This::of_traces(traces);
         let kernels =
             self.kernels.iter().map(|rules| rules.kernel(&this)).collect::<Result<Vec<_>, _>>()?;
         let policies = self.policies.iter().map(|policy| policy.policy(py, raised));

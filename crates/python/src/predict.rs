@@ -83,7 +83,11 @@ pub(crate) fn predict(
     let PredictOptions { goal, run_time_ns, explains } = options;
     let goal = goal.as_deref().map(str::parse::<Goal>).transpose().map_err(Failure::Argument)?;
     let raised = Raised::default();
-    let request = arguments.extract::<PredictArguments<'_>>()?.request(py, &raised)?;
+    let request = arguments.extract::<PredictArguments<'_>>()?.request(
+        py,
+        &raised,
+        std::slice::from_ref(&trace),
+    )?;
     let specs = request.specs()?;
     if explains {
         explain::check(&request)?;

@@ -115,7 +115,9 @@ impl Sweep {
         arguments: &Bound<'_, PyAny>,
         command_line: Vec<String>,
     ) -> Result<Self, Failure> {
-        let cells = arguments.extract::<PredictArguments<'_>>()?.request(py, &Raised::default())?;
+        let paths: Vec<PathBuf> = traces.iter().map(|(_, place)| place.clone()).collect();
+        let arguments = arguments.extract::<PredictArguments<'_>>()?;
+        let cells = arguments.request(py, &Raised::default(), &paths)?;
         let (has_idle_seeds, rules_notes) = (cells.has_idle_seeds(), cells.rules_notes());
         let (names, places): (Vec<_>, Vec<_>) = traces.into_iter().unzip();
         let copies = names.iter().cloned().zip(places).filter(|(name, place)| name != place);

@@ -136,7 +136,7 @@ impl Question {
         if meta.faults_only && meta.attached.is_none() && self.goal == Goal::Time {
             return Err(Error::NoTime);
         }
-        let this = running::This::new();
+        let this = running::This::of_traces(std::slice::from_ref(&self.trace));
         let kernel = this.named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
         let Texts { files: texts, refusal } = Texts::of(meta);
@@ -164,7 +164,8 @@ impl Question {
         let mut remarks: Vec<Remark> =
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
-        remarks.extend(this.remarks().iter().cloned());
+        remarks.extend(this.remark().cloned());
+        remarks.extend(crate::predict::gaps::of_kernel(&kernel).map(Remark::Warning));
         if is_cut {
             remarks.push(Remark::Warning(format!(
                 "--within ended the search after {} candidates: the plan is the best of these",

@@ -8,6 +8,7 @@
 //! others (shares, changes), but never stores derived numbers. It reads nothing of the running
 //! kernel.
 
+pub(crate) mod gaps;
 mod labels;
 mod page;
 pub mod parquet;

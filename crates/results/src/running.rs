@@ -3,18 +3,21 @@
 mod settings;
 
 use std::cell::OnceCell;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 
 use crate::figures;
 use largefolio_linux::geometry::Geometry;
+use largefolio_linux::kernel_facts::KernelFacts;
 use largefolio_linux::proc::Processor;
 use largefolio_linux::shell::as_root;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_mm::units::PageSize;
 use largefolio_sim::cost::Walks;
-use largefolio_sim::kernel::{Kernel, version};
+use largefolio_sim::kernel::{Kernel, parts, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
+use largefolio_trace::OpenTrace;
 
 pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
@@ -74,8 +77,8 @@ pub const THIS: &str = "this";
 /// As [`rules`].
 pub fn rules_with_settings() -> Result<Kernel, Error> {
     let kernel = rules(&release(), rustix::param::page_size() as u64)?;
-    let name = Settings::read(&Catalog::below(Path::new("/"))).with(&kernel.name);
-    Ok(Kernel { note: kernel.note, ..Kernel::parse(&name)? })
+    let facts = KernelFacts::read(&Catalog::below(Path::new("/")), &BTreeSet::new());
+    Ok(with_notes(Settings::of(&facts).on(&kernel.name)?, kernel))
 }
 
 /// Returns the kernel called `name`, as [`This::named`] does, but reads the settings for this call
@@ -92,6 +95,7 @@ pub fn named(name: &str) -> Result<Kernel, Error> {
 #[derive(Debug)]
 pub struct This {
     catalog: Catalog,
+    disks: BTreeSet<String>,
     settings: OnceCell<Settings>,
 }
 
@@ -108,12 +112,27 @@ impl This {
         Self::below(Path::new("/"))
     }
 
+    /// As [`Self::new`], but reads the settings of the devices that the traces name. A trace that
+    /// cannot be read names none; the replay says why.
+    #[must_use]
+    pub fn of_traces(traces: &[PathBuf]) -> Self {
+        let is_file = |path: &&PathBuf| path.metadata().is_ok_and(|metadata| metadata.is_file());
+        let footers = traces.iter().filter(is_file).filter_map(|path| OpenTrace::open(path).ok());
+        let disks = footers.flat_map(|trace| {
+            let files = trace.meta().files.iter();
+            files.map(|file| file.disk.clone()).collect::<BTreeSet<_>>()
+        });
+        let disks = disks.filter(|disk| !disk.is_empty()).collect();
+        Self { disks, ..Self::new() }
+    }
+
     fn below(root: &Path) -> Self {
-        Self { catalog: Catalog::below(root), settings: OnceCell::new() }
+        let catalog = Catalog::below(root);
+        Self { catalog, disks: BTreeSet::new(), settings: OnceCell::new() }
     }
 
     fn settings(&self) -> &Settings {
-        self.settings.get_or_init(|| Settings::read(&self.catalog))
+        self.settings.get_or_init(|| Settings::of(&KernelFacts::read(&self.catalog, &self.disks)))
     }
 
     /// Returns the kernel called `name`: [`THIS`], with or without edits, or one that the model
@@ -124,12 +143,19 @@ impl This {
     pub fn named(&self, name: &str) -> Result<Kernel, Error> {
         let (base, edits) = name.split_at(name.find('+').unwrap_or(name.len()));
         if base != THIS {
-            return Ok(Kernel::parse(name)?);
+            let kernel = Kernel::parse(name)?;
+            // A default kernel has these settings, and so their gaps.
+            let has_them = |settings: &&Settings| settings.is_in(name);
+            let gaps = self.settings.get().filter(has_them).map(Settings::gaps);
+            let gaps = kernel.gaps.iter().chain(gaps.unwrap_or_default()).cloned().collect();
+            return Ok(Kernel { gaps, ..kernel });
         }
         let nearest = nearest_rules()?;
-        let with_settings = self.settings().with(&known(&nearest.name));
-        let kernel = Kernel::parse(&format!("{with_settings}{edits}"))?;
-        Ok(Kernel { note: nearest.note.or(kernel.note.clone()), ..kernel })
+        let kernel = self.settings().on(&known(&nearest.name))?;
+        let mut kernel = if edits.is_empty() { kernel } else { kernel.edited(&edits[1..])? };
+        let (_, given) = parts(edits);
+        kernel.gaps.retain(|gap| !settings::is_given(gap, &given));
+        Ok(with_notes(kernel, nearest))
     }
 
     /// Returns the kernels to compare by default: the running one, the next version and the newest,
@@ -151,9 +177,15 @@ impl This {
     }
 
     #[must_use]
-    pub fn remarks(&self) -> &[Remark] {
-        self.settings.get().map_or(&[], Settings::remarks)
+    pub fn remark(&self) -> Option<&Remark> {
+        self.settings.get()?.remark()
     }
+}
+
+/// Returns `kernel` with the notes and gaps of the rules that it is based on.
+fn with_notes(kernel: Kernel, rules: Kernel) -> Kernel {
+    let gaps = rules.gaps.into_iter().chain(kernel.gaps).collect();
+    Kernel { note: rules.note.or(kernel.note), gaps, ..kernel }
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -225,7 +257,7 @@ mod tests {
             let edit = edit(setting, value).unwrap();
             assert!(Kernel::parse(&format!("6.18+{edit}")).is_ok(), "{setting}: {edit}");
         }
-        for setting in ["thp.64K.shmem", "khugepaged.pages_to_scan", "khugepaged.defrag"] {
+        for setting in ["thp.64K.shmem", "khugepaged.pages_to_scan", "vm.swappiness"] {
             assert_eq!(edit(setting, "always"), None, "{setting}");
         }
     }

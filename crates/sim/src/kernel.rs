@@ -37,6 +37,7 @@ use largefolio_mm::rules::{Exec, Rules, StartOrder};
 use largefolio_mm::units::{Order, PageSize};
 use toml::Table;
 
+use crate::gaps::{Gap, GapKind};
 use crate::policy::{KernelPolicy, PolicyFileError};
 use nearest::Nearest;
 
@@ -49,16 +50,19 @@ pub struct Kernel {
     pub is_page_given: bool,
     /// Why no recording verifies the rules, if none does.
     pub unverified: Option<Unverified>,
+    /// What the rules do not cover of the system that they describe.
+    pub gaps: Vec<Gap>,
     /// For display, if the rules are another version's or no recording verifies them.
     pub note: Option<String>,
     /// A policy that overrides the kernel's decisions. No preset has one.
     pub policy: Option<KernelPolicy>,
 }
 
-/// Ignores `note`, which depends on the request.
+/// Ignores `gaps` and `note`, which depend on the request.
 impl PartialEq for Kernel {
     fn eq(&self, other: &Self) -> bool {
-        let Self { name, description, rules, is_page_given, unverified, note: _, policy } = self;
+        let Self { name, description, rules, is_page_given, unverified, note: _, policy, gaps: _ } =
+            self;
         (name, description, rules) == (&other.name, &other.description, &other.rules)
             && *policy == other.policy
             && (is_page_given, unverified) == (&other.is_page_given, &other.unverified)
@@ -193,7 +197,19 @@ impl Kernel {
         Ok(kernel.after(nearest.note))
     }
 
-    fn after(self, note: Option<String>) -> Self {
+    /// Returns the gaps of the rules, then those of the system that they describe.
+    pub(crate) fn all_gaps(&self) -> impl Iterator<Item = Gap> {
+        let unverified = self.unverified.iter().map(|unverified| {
+            Gap::new(GapKind::Kernel, self.name.clone(), unverified.reason.clone())
+        });
+        unverified.chain(self.gaps.iter().cloned())
+    }
+
+    /// Adds why the rules are another version's.
+    fn after(mut self, note: Option<String>) -> Self {
+        if let Some((what, instead)) = note.as_deref().and_then(|note| note.split_once("; ")) {
+            self.gaps.push(Gap::new(GapKind::Kernel, what, instead));
+        }
         let notes: Vec<String> = note.into_iter().chain(self.note.clone()).collect();
         Self { note: (!notes.is_empty()).then(|| notes.join("; ")), ..self }
     }

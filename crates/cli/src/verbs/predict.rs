@@ -402,7 +402,7 @@ impl PredictArgs {
 
     fn request(&self) -> Result<sim::ReplayRequest> {
         let pools: String = self.memory.hugetlb_pages.iter().map(ToString::to_string).collect();
-        let kernels = running::all_with(&self.columns.kernel, &pools)?;
+        let kernels = running::all_with(&self.columns.kernel, &pools, &self.trace)?;
         let policies = self.columns.policy.iter().map(|name| KernelPolicy::named(name));
         let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.columns.machine)?;

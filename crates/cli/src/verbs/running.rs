@@ -1,5 +1,7 @@
 //! The kernels and machines that a user names, and the defaults.
 
+use std::path::PathBuf;
+
 use anyhow::Result;
 use largefolio_results::running::This;
 use largefolio_results::{Remark, running};
@@ -10,9 +12,9 @@ use largefolio_sim::machine::Machine;
 use crate::console;
 
 /// Returns the named kernels, each with `edits`, or the default kernels. Those with this system's
-/// settings share one reading of them.
-pub fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
-    let this = This::new();
+/// settings share one reading of them, and of the devices that `traces` name.
+pub fn all_with(names: &[String], edits: &str, traces: &[PathBuf]) -> Result<Vec<Kernel>> {
+    let this = This::of_traces(traces);
     let own = if names.is_empty() { this.default_names()? } else { Vec::new() };
     let mut kernels = Vec::new();
     for name in names.iter().chain(&own) {
@@ -20,7 +22,7 @@ pub fn all_with(names: &[String], edits: &str) -> Result<Vec<Kernel>> {
         console::remark(Remark::of_rules(kernel.note.as_deref()).as_slice());
         kernels.push(kernel);
     }
-    console::remark(this.remarks());
+    console::remark(this.remark().cloned().as_slice());
     Ok(kernels)
 }
 

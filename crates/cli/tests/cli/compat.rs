@@ -73,14 +73,13 @@ fn results_keep_their_fields() {
     };
     for version in VERSIONS {
         let before = json(&fixture(&format!("{version}/predict.json")));
-        assert_eq!(
-            before["schema_version"], now["schema_version"],
-            "the fixture of {version} has another schema version"
-        );
+        // Version 2 changed the meaning of `is_judged`, and no field went.
+        let version_of = |result: &Value| result["schema_version"].as_u64();
+        assert!(version_of(&before) <= version_of(&now), "the fixture of {version} is newer");
         let before = fields(&before);
         let now = fields(&now);
         let gone: Vec<&String> = before.difference(&now).filter(|at| !is_data(at)).collect();
-        assert!(gone.is_empty(), "{version} has these, with the same schema_version: {gone:?}");
+        assert!(gone.is_empty(), "{version} has these: {gone:?}");
         assert!(before.len() > 100, "{}", before.len());
     }
 }

@@ -61,7 +61,7 @@ struct Measurements {
 /// Returns the kernels to time in the model, with this machine's base page size and without
 /// policies.
 fn timed_kernels(names: &[String]) -> Result<Vec<Kernel>> {
-    let kernels = running::all_with(names, &page_edit())?;
+    let kernels = running::all_with(names, &page_edit(), &[])?;
     Ok(kernels.into_iter().map(Kernel::without_policy).collect::<Result<_, _>>()?)
 }
 

@@ -68,6 +68,12 @@ pub(crate) fn room_bytes(system: &dyn System, room: Room) -> Option<u64> {
     limits_of(system, &own).iter().map(|limit| limit.room_bytes(room)).min()
 }
 
+/// Returns the lowest limit of this process's group and its ancestors.
+pub(crate) fn limit_bytes(system: &dyn System) -> Option<u64> {
+    let own = system.text(Path::new("/proc/self/cgroup")).unwrap_or_default();
+    limits_of(system, &own).iter().map(|limit| limit.max_bytes).min()
+}
+
 /// Returns a process's group and ancestors that have a limit; `own` is its `/proc/PID/cgroup`.
 pub(crate) fn limits_of(system: &dyn System, own: &[u8]) -> Vec<MemoryLimit> {
     let v2 = own_path(own).into_iter().flat_map(|path| MOUNTS.map(|mount| (mount, path, &V2)));

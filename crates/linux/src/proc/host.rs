@@ -72,7 +72,7 @@ pub fn nr_cpus(system: &dyn System) -> u64 {
     nr_of_list(String::from_utf8_lossy(&text).trim())
 }
 
-fn nr_of_list(numbers: &str) -> u64 {
+pub(crate) fn nr_of_list(numbers: &str) -> u64 {
     let of_range = |range: &str| {
         let (first, last) = range.split_once('-').unwrap_or((range, range));
         let (first, last): (u64, u64) = (first.parse().ok()?, last.parse().ok()?);
@@ -160,9 +160,11 @@ pub(crate) fn memory_bytes(system: &dyn System) -> Option<u64> {
     bytes_of_kib(value(&system.text(Path::new("/proc/meminfo")).ok()?, "MemTotal")?)
 }
 
+pub(crate) const POOLS: &str = "/sys/kernel/mm/hugepages";
+
 #[must_use]
 pub fn hugetlb(kib: u64, name: &str) -> PathBuf {
-    format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/{name}").into()
+    format!("{POOLS}/hugepages-{kib}kB/{name}").into()
 }
 
 pub fn has_generations(system: &dyn System) -> bool {

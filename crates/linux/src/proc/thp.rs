@@ -52,7 +52,7 @@ pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
 }
 
 /// Parses `hugepages-64kB` to 64.
-fn kib_of(folder: &str) -> Option<u64> {
+pub(crate) fn kib_of(folder: &str) -> Option<u64> {
     folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
 }
 

@@ -7,6 +7,8 @@
 //! | `khugepaged.pages_to_scan` .. | its `khugepaged/..` |
 //! | `readahead.vda` | `/sys/block/vda/queue/read_ahead_kb` |
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -35,6 +37,8 @@ const EXPECTED: &str = "expected thp.enabled, thp.defrag, thp.shmem_enabled, thp
 const NUMBER_MAX: u64 = 1 << 31;
 /// A setting is one line, which the kernel limits to a page.
 const VALUE_BYTES_MAX: u64 = 64 << 10;
+/// A list of mounts or of swap space.
+const TEXT_BYTES_MAX: u64 = 16 << 20;
 
 /// Settings below a root directory: `/`, or a copy for tests.
 #[derive(Clone, Debug)]
@@ -123,7 +127,7 @@ impl Catalog {
         })
     }
 
-    pub(super) fn read_other(&self, path: &str) -> Option<String> {
+    pub(crate) fn read_other(&self, path: &str) -> Option<String> {
         let text = read_text(&self.below_root(Path::new(path)), VALUE_BYTES_MAX).ok()?;
         Some(Choice::parse(&text).value)
     }
@@ -136,28 +140,52 @@ impl Catalog {
         matches!(self.path(name).map(held), Ok(Err(setting::SettingError::Busy { .. })))
     }
 
-    #[must_use]
-    pub fn io_kib(&self, disk: &str) -> Option<u64> {
-        let path = self.below_root(&block::of_disk(disk, "queue/max_sectors_kb"));
-        read_text(&path, VALUE_BYTES_MAX).ok()?.trim().parse().ok()
+    /// Reads a file of this system; `None` if it cannot be read.
+    pub(crate) fn text(&self, path: &Path) -> Option<String> {
+        read_text(&self.below_root(path), TEXT_BYTES_MAX).ok()
     }
 
-    /// Returns the mount points of disk filesystems, with their block sizes in bytes.
-    #[must_use]
-    pub fn block_bytes(&self) -> Vec<(PathBuf, u64)> {
-        let mounts = system::read(&self.below_root(Path::new(host::MOUNTS))).unwrap_or_default();
-        let sized = |point: PathBuf| {
-            let bytes = rustix::fs::statvfs(self.below_root(&point)).ok()?.f_bsize;
-            Some((point, bytes))
+    /// Whether this is the running system, not a copy of its files.
+    pub(crate) fn is_live(&self) -> bool {
+        self.root == Path::new("/")
+    }
+
+    /// Returns the folio sizes with a setting of their own, in bytes.
+    pub(crate) fn sizes(&self) -> BTreeSet<u64> {
+        let entries = fs::read_dir(self.below_root(Path::new(thp::THP)));
+        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let kib = names.filter_map(|name| thp::kib_of(name.to_str()?));
+        kib.filter_map(|kib| kib.checked_mul(1 << 10)).collect()
+    }
+
+    /// Returns the free huge pages of each pool, by size in KiB.
+    pub(crate) fn pools(&self) -> BTreeMap<u64, u64> {
+        let entries = fs::read_dir(self.below_root(Path::new(host::POOLS)));
+        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
+        let pool = |name: OsString| {
+            let kib = thp::kib_of(name.to_str()?)?;
+            let read = |file| self.text(&host::hugetlb(kib, file))?.trim().parse::<u64>().ok();
+            let reserved = read("resv_hugepages").unwrap_or(0);
+            Some((kib, read("free_hugepages")?.saturating_sub(reserved)))
         };
-        mounts::of_disks(&mounts).into_iter().filter_map(sized).collect()
+        names.filter_map(pool).collect()
     }
 
-    /// Returns whether MGLRU is enabled, `None` if the kernel does not have it.
-    #[must_use]
-    pub fn has_generations(&self) -> Option<bool> {
-        let path = self.below_root(Path::new(host::GENERATIONS));
-        host::generations(&read_text(&path, VALUE_BYTES_MAX).ok()?)
+    /// Returns the disk of `/`, or of any other mounted filesystem if `/` is not on a disk.
+    pub(crate) fn usual_disk(&self) -> Option<String> {
+        let mountinfo = self.text(Path::new(host::MOUNTS))?;
+        let of_root = mounts::of_path(mountinfo.as_bytes(), Path::new("/"))?;
+        let is_root = |disk: &&String| self.is_mounted(disk, &[of_root.device]);
+        let disks = self.disks();
+        disks.iter().find(is_root).or(disks.first()).cloned()
+    }
+
+    /// Returns the folder of the mounted btrfs that uses a block device.
+    pub(crate) fn btrfs_of(&self, device: &str) -> Option<PathBuf> {
+        let entries = fs::read_dir(self.below_root(Path::new(block::BTRFS))).ok()?;
+        let names = entries.flatten().map(|entry| Path::new(block::BTRFS).join(entry.file_name()));
+        let has = |folder: &PathBuf| self.below_root(folder).join("devices").join(device).exists();
+        names.into_iter().find(has)
     }
 
     /// Returns the disks with a mounted filesystem, by name, ascending. Leaves out disks in memory

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::predict::verdict::{Goal, Verdict, sentences};
 
-pub const SCHEMA_VERSION: u32 = 1;
+pub const SCHEMA_VERSION: u32 = 2;
 
 pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 

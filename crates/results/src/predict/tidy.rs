@@ -9,10 +9,11 @@
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //! | `is_judged` | `true` or `false`, as in the JSON |
 //! | `linked` | pages that programs and libraries are linked for, as in the JSON, separated by spaces; empty: as recorded |
+//! | `gaps` | what no rule or recording covers, as `KIND: NAME`, separated by `; ` |
 //!
 //! The form is long because folio sizes are data: a wide form would need a column for each size,
 //! kind and alignment, and every kernel would have different columns. In the long form the columns
-//! are always these twelve, results from many traces can be appended, and one pivot makes a wide
+//! are always these thirteen, results from many traces can be appended, and one pivot makes a wide
 //! table:
 //!
 //! ```python
@@ -39,9 +40,9 @@ use largefolio_sim::replay::Outcome;
 
 use crate::ExportError;
 use crate::cells::Cells;
-use crate::predict::PredictResult;
+use crate::predict::{PredictResult, gaps};
 
-pub const COLUMNS: [&str; 12] = [
+pub const COLUMNS: [&str; 13] = [
     "kernel",
     "machine",
     "page_bytes",
@@ -54,6 +55,7 @@ pub const COLUMNS: [&str; 12] = [
     "unit",
     "is_judged",
     "linked",
+    "gaps",
 ];
 
 pub(super) fn csv(report: &PredictResult) -> Result<String, ExportError> {
@@ -82,7 +84,7 @@ fn cell(outcome: &Outcome) -> [String; 5] {
     ]
 }
 
-fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
+fn record(outcome: &Outcome, number: &Number) -> [String; 13] {
     let [machine, page_bytes, seed, cache, memory_bytes] = cell(outcome);
     [
         outcome.kernel.clone(),
@@ -97,5 +99,6 @@ fn record(outcome: &Outcome, number: &Number) -> [String; 12] {
         number.unit.to_owned(),
         outcome.is_judged.to_string(),
         outcome.linked.join(" "),
+        outcome.gaps.iter().map(gaps::short).collect::<Vec<_>>().join("; "),
     ]
 }

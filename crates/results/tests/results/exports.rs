@@ -50,6 +50,7 @@ fn before() -> Outcome {
     Outcome {
         kernel: "6.12".to_owned(),
         is_judged: true,
+        gaps: Vec::new(),
         machine: "altra".to_owned(),
         page_bytes: 4 * K,
         seed: 1,

@@ -36,11 +36,16 @@ pub static EDITS: LazyLock<Vec<EditHelp>> =
 const VALUE: char = '#';
 const ANY_RULE: &str = "TABLE.RULE";
 const ANON: &str = "anon-";
+/// Edits for one device, and its rule.
+const DISKS: [(&str, &str); 2] = [("readahead-", "readahead_bytes"), ("io-", "io_bytes")];
+const DISK_LEN_MAX: usize = 64;
 const SLEEP_MS_MAX: u64 = 86_400_000;
 
 pub(super) fn find(name: &str) -> Option<&'static EditHelp> {
-    let is_it = |known: &&EditHelp| match name.strip_prefix(ANON) {
-        Some(_) => known.name.starts_with(ANON),
+    let prefixes = DISKS.iter().map(|(prefix, _)| *prefix).chain([ANON]);
+    let prefix = prefixes.into_iter().find(|prefix| name.starts_with(prefix));
+    let is_it = |known: &&EditHelp| match prefix {
+        Some(prefix) => known.name.starts_with(prefix),
         None => known.name == name && name != ANY_RULE,
     };
     EDITS.iter().find(is_it)
@@ -60,12 +65,18 @@ impl EditHelp {
         if let Some(size) = name.strip_prefix(ANON) {
             return Some(vec![anon_size(rules, size, value)?]);
         }
+        if let Some(path) = disk_path(name) {
+            return Some(vec![Setting { path, value: parse_bytes(value)?.to_string() }]);
+        }
         self.meant(value)
     }
 
     pub(super) fn paths(&self, name: &str, value: &str) -> Option<Vec<String>> {
         if let Some(size) = name.strip_prefix(ANON) {
             return Some(vec![anon_path(parse_bytes(size)?)]);
+        }
+        if let Some(path) = disk_path(name) {
+            return Some(vec![path]);
         }
         Some(self.meant(value)?.into_iter().map(|setting| setting.path).collect())
     }
@@ -105,4 +116,13 @@ fn anon_size(rules: &Rules, size: &str, value: &str) -> Option<Setting> {
 
 fn anon_path(bytes: u64) -> String {
     format!("anon.size_kib.{}", bytes >> 10)
+}
+
+/// Returns the rule of an edit for one device; `None` for other edits and impossible names.
+fn disk_path(name: &str) -> Option<String> {
+    let (disk, rule) =
+        DISKS.iter().find_map(|(prefix, rule)| Some((name.strip_prefix(prefix)?, rule)))?;
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"!_-".contains(&byte);
+    let is_name = (1..=DISK_LEN_MAX).contains(&disk.len()) && disk.bytes().all(is_plain);
+    is_name.then(|| format!("disks.{disk}.{rule}"))
 }

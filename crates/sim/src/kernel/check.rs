@@ -59,8 +59,12 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
         }
     }
     let limit_bytes = 1_u64 << 40;
-    for (name, value) in [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)]
-    {
+    let of_all = [("readahead_bytes", rules.readahead_bytes), ("io_bytes", rules.io_bytes)];
+    let of_disks = rules.disks.values().flat_map(|own| {
+        let all = [("readahead_bytes", own.readahead_bytes), ("io_bytes", own.io_bytes)];
+        all.into_iter().filter_map(|(name, value)| Some((name, value?)))
+    });
+    for (name, value) in of_all.into_iter().chain(of_disks) {
         if value > limit_bytes {
             return Err(format!("{name} = {value}: expected at most {}", size_name(limit_bytes)));
         }

@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use largefolio_mm::rules::DiskLimits;
 use largefolio_mm::rules::sizes::SizeControl;
 
 use super::alias::{self, Setting};
@@ -130,6 +131,15 @@ pub(super) fn apply(kernel: &mut Kernel, edit: &str) -> Result<(), KernelError> 
                 }
             })?;
         kernel.is_page_given |= path == "page";
+        // For all devices, also those with limits of their own.
+        for own in kernel.rules.disks.values_mut() {
+            match path.as_str() {
+                "readahead_bytes" => own.readahead_bytes = None,
+                "io_bytes" => own.io_bytes = None,
+                _ => {}
+            }
+        }
+        kernel.rules.disks.retain(|_, own| *own != DiskLimits::default());
     }
     check(&kernel.rules).map_err(bad)
 }

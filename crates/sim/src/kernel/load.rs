@@ -8,7 +8,7 @@ use toml::Table;
 
 use super::builtin::KERNELS;
 use super::check::check;
-use super::{Kernel, KernelError, packaged, policy, since, unverified};
+use super::{Kernel, KernelError, packaged, policy, since, table, unverified};
 use crate::datafile::{DataFileError, line_of, parse};
 use crate::names::nearest;
 
@@ -17,6 +17,8 @@ const DEPTH_MAX: usize = 16;
 const DEFAULT_PAGE: &str = "4K";
 const PAGE: &str = "page";
 const DESCRIPTION: &str = "description";
+/// What the rules do not cover of the system that they describe.
+const GAPS: &str = "gaps";
 
 /// Hint for a path that does not exist, because a `,` or `+` may have cut it.
 const CUT_PATH: &str = "a `,` ends a path, and so does a `+`, unless there is a file with the \
@@ -40,6 +42,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     since::take(name, &mut table)?;
     let unverified = unverified::take(name, &mut table)?;
     let policy = policy::take(name, &mut table)?;
+    let gaps = table::take(name, &mut table, GAPS)?.unwrap_or_default();
     let file: File = table.try_into().map_err(|error| mistake(name, &error))?;
     let rules: Rules = file.rules.try_into().map_err(|error| mistake(name, &error))?;
     check(&rules).map_err(|message| {
@@ -48,7 +51,7 @@ pub(super) fn from_table(name: &str, mut table: Table) -> Result<Kernel, KernelE
     })?;
     let note = unverified.as_ref().map(|unverified| unverified.sentence(name));
     let (name, description) = (name.to_owned(), file.description);
-    Ok(Kernel { name, description, rules, is_page_given, unverified, note, policy })
+    Ok(Kernel { name, description, rules, is_page_given, unverified, gaps, note, policy })
 }
 
 /// Rewords an error of the TOML library for kernel files.
@@ -93,6 +96,10 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
     }
     if let Some(unverified) = &kernel.unverified {
         unverified::put(unverified, &mut table).map_err(unwritable)?;
+    }
+    if !kernel.gaps.is_empty() {
+        let gaps = toml::Value::try_from(&kernel.gaps).map_err(unwritable)?;
+        table.insert(GAPS.to_owned(), gaps);
     }
     if let Some(policy) = &kernel.policy {
         policy::put(policy, &mut table)?;

@@ -27,7 +27,7 @@ impl Cell {
         self.hardware.charge_all();
         self.hardware.forget_charges();
         let base = self.mark();
-        let counted = Counted { has_begun: true, base, ..Counted::new(&self.spec) };
+        let counted = Counted { has_begun: true, base, ..Counted::new(&self.spec, &self.meta) };
         let before = std::mem::replace(&mut self.counted, counted);
         self.counted.nr_rows = before.nr_rows;
         self.counted.tenths = before.tenths;

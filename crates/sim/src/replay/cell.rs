@@ -14,11 +14,12 @@ use std::sync::Arc;
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
-use largefolio_mm::rules::Arch;
+use largefolio_mm::rules::{Arch, Store};
 use largefolio_mm::units::{Order, PageSize};
-use largefolio_trace::Meta;
+use largefolio_trace::{FileInfo, Meta};
 
 use crate::cost::{BaseTime, Mark, Timing};
+use crate::gaps::Met;
 use crate::replay::error::CellError;
 use crate::replay::hardware::Hardware;
 use crate::replay::hardware::clock::{Clock, Sleeper};
@@ -93,6 +94,7 @@ pub(crate) struct Counted {
     pub(crate) sizes: FolioSizes,
     pub(crate) largest: Largest,
     pub(crate) strays: Strays,
+    pub(crate) met: Met,
     pub(crate) nr_maps_without_pool: u64,
     pub(crate) reads: Reads,
     pub(crate) programs: Programs,
@@ -102,7 +104,8 @@ pub(crate) struct Counted {
 }
 
 impl Counted {
-    pub(crate) fn new(spec: &CellSpec) -> Self {
+    pub(crate) fn new(spec: &CellSpec, meta: &Meta) -> Self {
+        let rules = &spec.kernel.rules;
         Self {
             nr_rows: 0,
             has_begun: false,
@@ -110,6 +113,7 @@ impl Counted {
             sizes: FolioSizes::default(),
             largest: Largest::default(),
             strays: Strays::default(),
+            met: Met::new(rules, meta, spec.filesystem.as_deref()),
             nr_maps_without_pool: 0,
             reads: Reads::new(Timing::new(&spec.machine.costs)),
             programs: Programs::default(),
@@ -191,7 +195,7 @@ impl Cell {
             clock,
             flushes: Vec::new(),
             pass: if is_warm { Pass::Warming } else { Pass::Reported },
-            counted: Counted::new(&spec),
+            counted: Counted::new(&spec, meta),
             pictures: None,
             meter: Meter::default(),
             unusable: BTreeMap::new(),
@@ -245,12 +249,15 @@ impl Cell {
         for (nr, file) in (0..).zip(&meta.files) {
             let linked = self.program.linked.get(&nr);
             let size_bytes = linked.map_or(file.size_bytes, |image| image.size_bytes);
-            let filesystem = self.spec.filesystem.as_deref().unwrap_or(&file.filesystem);
+            let mut store = file_store(file);
+            if let Some(filesystem) = &self.spec.filesystem {
+                store = Store { disk: store.disk, ..Store::of(filesystem) };
+            }
             let fits = |known: &&Annotation| known.fits(&file.path);
             let annotation = self.spec.annotations.iter().rev().find(fits);
             let bytes_of =
                 |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
-            let mapping = self.memory.0.add_file(size_bytes, filesystem);
+            let mapping = self.memory.0.add_stored_file(size_bytes, store);
             self.program.files.push(TraceFile {
                 mapping,
                 size_bytes,
@@ -277,6 +284,11 @@ impl Cell {
     pub(crate) fn mask(&self) -> u64 {
         self.page().bytes() - 1
     }
+}
+
+fn file_store(file: &FileInfo) -> Store<'_> {
+    let FileInfo { filesystem, block_bytes, disk, through, .. } = file;
+    Store { filesystem, block_bytes: *block_bytes, disk, is_stacked: !through.is_empty() }
 }
 
 /// [`Meta::arch`] of programs that toolchains link for 64K pages.

@@ -9,12 +9,14 @@ use largefolio_mm::policy::Point;
 use largefolio_mm::rules::reclaim::SwapDevice;
 
 use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
+use crate::gaps::Gap;
 use crate::replay::cell::Cell;
 use crate::replay::observers::requested;
 use crate::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
     Writers,
 };
+use crate::replay::request::spec::CellSpec;
 use crate::tlb;
 
 impl Cell {
@@ -30,13 +32,15 @@ impl Cell {
         let Mark { counters, ram } = &self.counted.end;
         let base = &self.counted.base;
         let page_bytes = self.page().bytes();
+        let gaps = self.gaps();
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
         });
         Outcome {
             kernel: self.spec.kernel.name.clone(),
-            is_judged: self.spec.kernel.unverified.is_none(),
+            is_judged: gaps.is_empty(),
+            gaps,
             machine: self.spec.machine.name.clone(),
             page_bytes,
             seed: self.spec.seed,
@@ -77,6 +81,12 @@ impl Cell {
             statistics: self.counted.largest.statistics,
             detail,
         }
+    }
+
+    fn gaps(&self) -> Vec<Gap> {
+        let CellSpec { kernel, filesystem, .. } = &self.spec;
+        let of_trace = self.counted.met.gaps(&kernel.rules, &self.meta, filesystem.as_deref());
+        kernel.all_gaps().chain(of_trace).collect()
     }
 
     fn policy(&self) -> Option<PolicyOutcome> {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::cost::{Estimate, Latency, ReadEvents};
+use crate::gaps::Gap;
 use crate::replay::observers::detail::Detail;
 use crate::replay::observers::programs::ManyProcesses;
 use crate::replay::observers::requested::RequestedSizes;
@@ -149,8 +150,11 @@ pub struct PolicyAnswers {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Outcome {
     pub kernel: String,
-    /// Whether recordings verify the kernel, before its edits.
+    /// Whether recordings cover everything that the row depends on, except edits: no gaps.
     pub is_judged: bool,
+    /// What no rule or no recording covers; omitted if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub gaps: Vec<Gap>,
     pub machine: String,
     pub page_bytes: u64,
     pub seed: u64,

@@ -99,10 +99,10 @@ impl Cell {
     }
 
     /// Serves rows of one thread from the TLB and returns their number: 0 with TLB curves, because
-    /// the stacks must see every row.
+    /// the stacks must see every row, and if references to files are counted.
     fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
         let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
-        let Some(slot) = slot else { return 0 };
+        let Some(slot) = slot.filter(|_| !self.counted.met.counts_references()) else { return 0 };
         let epoch = self.program.spaces[self.hardware[slot].space].epoch;
         let cpu = self.hardware.run(slot);
         if cpu.stacks.is_some() {
@@ -151,6 +151,9 @@ impl Cell {
             return Ok(());
         };
         self.hardware.nr_references += count;
+        if self.counted.met.counts_references() {
+            self.count_file(slot, addr, count);
+        }
         let cpu = self.hardware.run(slot);
         cpu.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
         let lookup = cpu.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
@@ -164,6 +167,16 @@ impl Cell {
         }
         self.hardware.cpu_mut(slot).tlb.remember(kind.side, addr, vpn);
         Ok(())
+    }
+
+    /// Counts references to a file whose filesystem is not covered.
+    #[cold]
+    #[inline(never)]
+    fn count_file(&mut self, slot: Slot, addr: u64, nr: u64) {
+        let segments = &self.program.spaces[self.hardware[slot].space].segments;
+        if let Some((file, _)) = segments.find(addr).and_then(|segment| segment.file) {
+            self.counted.met.references(file, nr);
+        }
     }
 
     /// Wakes each due daemon once. Rows that the TLB serves reach no other check of the budget.
@@ -305,7 +318,7 @@ impl Cell {
         self.cgroups.mark(&self.memory);
         let base = self.mark();
         let tenths = self.counted.tenths.again();
-        self.counted = Counted { base, tenths, ..Counted::new(&self.spec) };
+        self.counted = Counted { base, tenths, ..Counted::new(&self.spec, &self.meta) };
         self.change(largefolio_mm::memory::Memory::take_observed);
         self.change(largefolio_mm::memory::Memory::take_stretches);
         self.restart_pictures();

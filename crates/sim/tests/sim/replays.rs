@@ -9,6 +9,7 @@ mod cells;
 mod cgroup;
 mod detail;
 mod faults;
+mod gaps;
 mod hostile;
 mod hugetlb;
 mod linked;

@@ -12,6 +12,7 @@ use largefolio_sim::replay::{Outcome, RESULTS_VERSION};
 
 use super::values::Values;
 use super::{CELL, KERNEL_TEXT, MACHINE_TEXT, Row, TableError};
+use crate::predict::gaps;
 use crate::predict::result::TOOL_VERSION;
 
 pub(super) struct Column {
@@ -24,6 +25,10 @@ pub(super) struct Column {
 impl Column {
     const fn new(name: &'static str, values: Values) -> Self {
         Self { name: Cow::Borrowed(name), values, is_later: false }
+    }
+
+    fn later(self) -> Self {
+        Self { is_later: true, ..self }
     }
 
     pub(super) fn field(&self) -> Field {
@@ -78,6 +83,11 @@ pub(super) fn all() -> Vec<Column> {
     columns.extend([
         Column::new("is_replaced", Values::Flag(|row| row.outcome.is_replaced)),
         Column::new("is_judged", Values::Flag(|row| row.outcome.is_judged)),
+        Column::new(
+            "gaps",
+            Values::Strings(|row| row.outcome.gaps.iter().map(gaps::short).collect()),
+        )
+        .later(),
     ]);
     columns
 }

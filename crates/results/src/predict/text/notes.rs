@@ -9,6 +9,7 @@ use largefolio_sim::replay::outcome::PolicyAnswers;
 
 use crate::figures;
 use crate::predict::PredictResult;
+use crate::predict::gaps;
 use crate::predict::labels::{self, Labels};
 
 const COMMAND_CHARS_MAX: usize = 90;
@@ -127,14 +128,13 @@ fn shortened(text: &str) -> String {
 }
 
 pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
-    let mut notes = Vec::new();
+    let mut notes = gaps::sentences(&report.rows, report.trace.nr_references);
     if report.rows.len() > 1 {
         notes.push(changes(report));
     }
     if report.trace.faults_only {
         notes.push(FAULTS_ONLY.to_owned());
     }
-    notes.extend(not_judged(&report.rows));
     notes.extend(replaced(&report.rows));
     notes.extend(linked(&report.rows));
     notes.extend(report.rows.iter().filter_map(|row| strays(row, report.trace.nr_references)));
@@ -142,7 +142,6 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(window_refused(report));
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
-    notes.extend(report.trace.warnings.iter().map(|warning| format!("trace warning: {warning}")));
     notes
 }
 
@@ -306,19 +305,6 @@ fn shown((name, constant): (&str, &Constant)) -> String {
 
 fn short(name: &str) -> &str {
     name.strip_prefix("costs.").unwrap_or(name)
-}
-
-fn not_judged(rows: &[Outcome]) -> Option<String> {
-    let mut kernels: Vec<&str> =
-        rows.iter().filter(|row| !row.is_judged).map(|row| row.kernel.as_str()).collect();
-    kernels.dedup();
-    (!kernels.is_empty()).then(|| {
-        format!(
-            "not checked: there is no recording of a real kernel to check the rules \
-             of {}.",
-            kernels.join(", ")
-        )
-    })
 }
 
 fn replaced(rows: &[Outcome]) -> Option<String> {

@@ -4,7 +4,7 @@ use std::path::Path;
 use tempfile::TempDir;
 
 use super::*;
-use crate::running::This;
+use crate::running::{This, known, nearest_rules};
 
 fn system(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -77,23 +77,108 @@ fn everything_with_a_rule_is_an_edit() {
     assert_ne!(rules.reclaim.lru, expected.reclaim.lru);
 }
 
+fn gaps(named: &Kernel, kind: GapKind) -> Vec<String> {
+    let gaps = named.gaps.iter().filter(|gap| gap.kind == kind);
+    gaps.map(|gap| format!("{} -> {}", gap.what, gap.instead)).collect()
+}
+
 #[test]
-fn reports_unmodelled_settings() {
+fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     let dir = system(&[
         (ENABLED, "always [madvise] never\n"),
         (SHMEM_OF_64K, "[always] inherit within_size advise never\n"),
+        (OF_64K, "always inherit madvise [never]\n"),
+        ("proc/sys/vm/swappiness", "10\n"),
+        ("proc/sys/vm/page-cluster", "3\n"),
+        ("proc/sys/vm/min_free_kbytes", "67584\n"),
+        ("sys/devices/system/node/online", "0,2\n"),
+        ("proc/self/mountinfo", "9 1 0:1 / /t rw - tmpfs t rw,huge=always\n"),
     ]);
     let this = This::below(dir.path());
-    assert!(this.remarks().is_empty(), "nothing was read");
-    this.named("6.12").unwrap();
-    assert!(this.remarks().is_empty(), "this kernel was not asked for");
-    this.named("this").unwrap();
-    let remarks = format!("{:?}", this.remarks());
-    assert!(remarks.contains("does not know: thp.64K.shmem=always"), "{remarks}");
-    assert!(
-        remarks.contains("cannot read thp.defrag") && remarks.contains("more here, so `this` uses"),
-        "{remarks}"
+    assert_eq!(this.named("6.12").unwrap().gaps, [], "this kernel was not asked for");
+    let named = this.named("this").unwrap();
+    assert_eq!(
+        gaps(&named, GapKind::Setting),
+        [
+            "thp.64K.shmem=always -> ignored",
+            "vm.swappiness=10 -> as if 60",
+            "huge=always of /t -> ignored",
+            "2 NUMA nodes -> one node",
+        ]
     );
+    let unread = gaps(&named, GapKind::Unread);
+    assert_eq!(unread.iter().filter(|gap| gap.starts_with("thp.defrag -> madvise")).count(), 1);
+    let around = "fault_around_bytes (debugfs, root only) -> 64K".to_owned();
+    assert!(unread.contains(&around), "{unread:?}");
+    assert!(!unread.iter().any(|gap| gap.starts_with("thp.enabled")), "{unread:?}");
+    let given = this.named("this+fault-around=32K+defrag=always").unwrap();
+    let left = gaps(&given, GapKind::Unread);
+    assert_eq!(left.len() + 2, unread.len(), "what the user sets need not be read: {left:?}");
+    // The other default kernels have the same settings, and so the same gaps.
+    let next = this.default_names().unwrap().pop().unwrap();
+    assert_eq!(gaps(&this.named(&next).unwrap(), GapKind::Unread), unread);
+}
+
+#[test]
+fn each_device_has_its_own_limits_and_an_edit_of_all_replaces_them() {
+    let disk = |name: &str, file: &str| format!("sys/block/{name}/queue/{file}_kb");
+    let dir = system(&[
+        (ENABLED, "always [madvise] never\n"),
+        ("proc/self/mountinfo", "20 1 254:0 / / rw - ext4 /dev/vda rw\n"),
+        ("sys/block/vda/dev", "254:0\n"),
+        (&disk("vda", "read_ahead"), "8192\n"),
+        (&disk("vda", "max_sectors"), "1280\n"),
+        (&disk("loop0", "read_ahead"), "128\n"),
+        (&disk("loop0", "max_sectors"), "1280\n"),
+        ("sys/fs/btrfs/1/devices/vdb", ""),
+        ("sys/fs/btrfs/1/bdi/read_ahead_kb", "4096\n"),
+    ]);
+    let mut this = This::below(dir.path());
+    this.disks = ["loop0", "btrfs-vdb", "vdz"].map(str::to_owned).into();
+    let named = this.named("this").unwrap();
+    let pages = |kernel: &Kernel, disk| {
+        let device = kernel.rules.device(disk);
+        [device.ra_pages, device.io_pages]
+    };
+    assert_eq!([pages(&named, ""), pages(&named, "vda")], [[2048, 320]; 2]);
+    assert_eq!(pages(&named, "loop0"), [32, 320]);
+    assert_eq!(pages(&named, "btrfs-vdb"), [1024, 32], "nothing shows the largest I/O of a btrfs");
+    assert_eq!(pages(&named, "vdz"), [32, 32]);
+    let of_disks: Vec<String> = gaps(&named, GapKind::Unread)
+        .into_iter()
+        .filter(|gap| gap.contains("read_ahead"))
+        .collect();
+    assert_eq!(of_disks, ["read_ahead_kb of vdz -> 128K"]);
+    let edited = this.named("this+readahead=1M").unwrap();
+    assert_eq!(["", "loop0", "vdz"].map(|disk| pages(&edited, disk)[0]), [256; 3]);
+    assert_eq!(pages(&edited, "btrfs-vdb"), [256, 32]);
+}
+
+#[test]
+fn the_rest_of_what_the_kernel_shows_becomes_rules() {
+    let dir = system(&[
+        (ENABLED, "always [madvise] never\n"),
+        ("sys/kernel/mm/transparent_hugepage/shrink_underused", "0\n"),
+        ("sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "8192\n"),
+        ("sys/kernel/mm/transparent_hugepage/khugepaged/defrag", "0\n"),
+        ("sys/kernel/debug/fault_around_bytes", "40000\n"),
+        ("sys/kernel/debug/sched/preempt", "(none) voluntary full lazy\n"),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "16\n"),
+        ("proc/sys/vm/dirty_background_ratio", "5\n"),
+        ("proc/sys/vm/compaction_proactiveness", "0\n"),
+        ("proc/swaps", "Filename\n/dev/vdb1 partition 1 0 -2\n"),
+    ]);
+    let rules = This::below(dir.path()).named("this").unwrap().rules;
+    let expected = "+lru=lists+shrink-underused=off+collapse.ranges_to_scan=16\
+        +collapse.defrag=false+fault-around=32K+preemption=none+hugepages.2048=16\
+        +reclaim.dirty_background_ratio=5+reclaim.compaction_proactiveness=0\
+        +reclaim.swap_device=disk";
+    let nearest = known(&nearest_rules().unwrap().name);
+    let expected = Kernel::parse(&format!("{nearest}{expected}")).unwrap().rules;
+    assert_eq!(rules, expected);
+    set(dir.path(), "sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan", "100\n");
+    let named = This::below(dir.path()).named("this").unwrap();
+    assert!(gaps(&named, GapKind::Setting)[0].starts_with("khugepaged.pages_to_scan=100"));
 }
 
 /// A value set temporarily by another folio is not the system's own.
@@ -104,7 +189,7 @@ fn warns_about_a_setting_that_another_folio_holds() {
     let remarks = || {
         let this = This::below(dir.path());
         this.named("this").unwrap();
-        format!("{:?}", this.remarks())
+        format!("{:?}", this.remark())
     };
     assert!(!remarks().contains("another folio"));
     held.lock().unwrap();
@@ -113,16 +198,4 @@ fn warns_about_a_setting_that_another_folio_holds() {
         "{}",
         remarks()
     );
-}
-
-#[test]
-fn blocks_above_a_page_are_the_smallest_folios() {
-    let mounted = |sizes: &[u64]| {
-        let at = |(nr, bytes): (usize, &u64)| (PathBuf::from(format!("/m{nr}")), *bytes);
-        blocks(&sizes.iter().enumerate().map(at).collect::<Vec<_>>(), 4096)
-    };
-    assert_eq!([mounted(&[]), mounted(&[4096, 1024])], [Ok(None), Ok(None)]);
-    assert_eq!(mounted(&[16384; 2]), Ok(Some("min-folio=16K".to_owned())));
-    let mixed = mounted(&[4096, 16384]).unwrap_err();
-    assert_eq!(mixed, "blocks of 16K in /m1 (this+min-folio=16K)");
 }

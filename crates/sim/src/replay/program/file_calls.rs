@@ -13,6 +13,7 @@ use largefolio_mm::vma::OpenId;
 use largefolio_trace::event::abi::{O_ACCMODE, O_CLOEXEC};
 use largefolio_trace::{Event, FileId, Op};
 
+use crate::gaps::{IGNORED, NO_COPY_UP, OVERLAY};
 use crate::replay::cell::{Cell, NR_OPENS_MIN};
 use crate::replay::error::CellError;
 use crate::replay::program::{Opened, ProcessNr};
@@ -23,7 +24,11 @@ impl Cell {
     pub(crate) fn open(&mut self, process: ProcessNr, event: &Event) {
         let Some(file) = event.file else { return };
         let mapping = self.program.files[file].mapping;
-        let open = if event.flags & O_ACCMODE == 0 {
+        let is_write = event.flags & O_ACCMODE != 0;
+        if is_write && self.meta.files.get(file as usize).is_some_and(|f| f.through == OVERLAY) {
+            self.counted.met.call("write to a lower layer of an overlay".to_owned(), NO_COPY_UP);
+        }
+        let open = if !is_write {
             self.change(|memory| memory.open(mapping))
         } else {
             self.change(|memory| {
@@ -83,6 +88,7 @@ impl Cell {
             self.change(|memory| files.into_iter().for_each(|file| memory.drop_cache(file)));
             return Ok(());
         };
+        self.counted.met.file_call(file);
         let mm = self.program.space(process).mm;
         self.change(|memory| memory.enter(mm));
         let mapping = self.program.files[file].mapping;
@@ -114,6 +120,8 @@ impl Cell {
                 if let Some(advice) = fadvice(event.aux) {
                     let range = ByteRange { pos: event.pos, len_bytes: event.len };
                     self.change(|memory| memory.fadvise(open, range, advice));
+                } else {
+                    self.counted.met.call(format!("posix_fadvise({})", event.aux), IGNORED);
                 }
             }
             _ => self.change(|memory| memory.drop_cache(mapping)),

@@ -14,6 +14,7 @@ use largefolio_trace::event::abi::{
 use largefolio_trace::event::{huge_page_bytes, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
+use crate::gaps::IGNORED;
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::outcome::Hugetlb;
@@ -51,7 +52,10 @@ impl Cell {
             Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
                 self.file_event(process, event)?;
             }
-            Op::Sync | Op::Fallocate | Op::Unlink | Op::Mlock | Op::ThpDisable => {}
+            // No rule yet: the result says so.
+            Op::Sync | Op::Fallocate | Op::Unlink | Op::Mlock | Op::ThpDisable => {
+                self.counted.met.call(event.op.name().to_owned(), IGNORED);
+            }
             Op::Collapse => self.collapse(process, event),
             Op::Execve => self.execve(process, event)?,
             Op::Exec | Op::Read | Op::Write => {}
@@ -352,7 +356,10 @@ impl Cell {
                 self.collapse(process, event);
                 return Ok(());
             }
-            _ => return Ok(()),
+            advice => {
+                self.counted.met.advice(advice);
+                return Ok(());
+            }
         };
         self.advise(process, event, advice)
     }

@@ -40,12 +40,12 @@ fn check(kernels: &[&str], rows: &[Row]) {
 /// Returns the window for a read of a file's first `nr_pages` (A.3.2 step 3).
 fn first_window(kernel: &str, nr_pages: u64) -> (u64, u64, u64) {
     let rules = Kernel::parse(kernel).unwrap().rules;
-    let mut state = RaState::new(rules.ra_pages());
+    let mut state = RaState::new(rules.device("").ra_pages);
     let request = ReadRequest {
         index: 0,
         nr_pages,
         prev_index: prev_index(&state, rules.page.shift()),
-        io_pages: rules.io_pages(),
+        io_pages: rules.device("").io_pages,
     };
     sync::choose(&mut state, &Tree::new(), request, &rules.readahead);
     (state.start, state.size, state.async_size)
