@@ -55,6 +55,7 @@ impl Memory {
         self.core.work.add(STEPS_OF_FORK + areas.len() as u64);
         self.space_mut(child).group = self.space(parent).group;
         self.space_mut(child).comm = self.space(parent).comm;
+        self.space_mut(child).thp_off = self.space(parent).thp_off;
         self.space_mut(child).vmas = vmas;
         self.inherit_program(parent, child);
         if self.space(parent).is_scanned {

@@ -2,10 +2,11 @@
 //!
 //! Corresponds to: `do_mmap`, `mmap_region`.
 //!
-//! Reading order: this file, `protect`, `advise`, `cold`, `remap`.
+//! Reading order: this file, `protect`, `advise`, `cold`, `lock`, `remap`.
 
 mod advise;
 mod cold;
+mod lock;
 mod protect;
 mod remap;
 
@@ -129,6 +130,12 @@ pub enum MapError {
     /// A mapping of huge pages does not accept this advice (`EINVAL`).
     #[error("the mapping of huge pages at {0:#x} does not accept this advice")]
     HugeAdvice(u64),
+    /// Locked pages cannot be discarded (`EINVAL`).
+    #[error("address {0:#x} is locked into memory (mlock): its pages cannot be discarded")]
+    Locked(u64),
+    /// Only shared memory can be mapped a second time (`EINVAL`).
+    #[error("address {0:#x} is not shared memory, so it cannot be mapped a second time")]
+    NotShared(u64),
     /// A shared mapping with stores would write a file that a process runs.
     #[error(transparent)]
     TextBusy(#[from] TextBusy),
@@ -182,7 +189,8 @@ impl Memory {
             (Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Nohuge,
             _ => HugeAdvice::Default,
         };
-        let advice = Advice { huge, preferred, ..Advice::default() };
+        let lock = self.space(mm).lock;
+        let advice = Advice { huge, preferred, lock, ..Advice::default() };
         let (anon, moved_by, is_armed, ahead) = (None, 0, false, None);
         let grows_to = match map.purpose {
             Purpose::Growing { bytes_max } => {

@@ -22,7 +22,7 @@ use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
 use crate::core::pressure::Pressure;
-use crate::core::space::{Flush, Space, Swapped};
+use crate::core::space::{Flush, Space, Swapped, ThpOff};
 use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::frames::Flag;
@@ -39,7 +39,7 @@ use crate::rules::order::MinOrder;
 use crate::rules::readahead::ReadaheadRules;
 use crate::rules::{Arch, ContpteRule, Device, OrderRange, Rules, Store};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
-use crate::vma::{OpenId, Purpose, VmaTree};
+use crate::vma::{Lock, OpenId, Purpose, VmaTree};
 
 pub(crate) struct Readahead<'a> {
     pub(crate) state: &'a mut RaState,
@@ -91,6 +91,8 @@ pub struct Memory {
     pub(crate) window: Vec<FolioId>,
     /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,
+    /// Whether memory was ever locked. If not, reclaim needs no reverse maps to see that.
+    pub(crate) has_locked: bool,
     pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
@@ -170,6 +172,7 @@ impl Memory {
             measured_bytes: 0,
             window: Vec::new(),
             has_unrecent: false,
+            has_locked: false,
             batch: Vec::new(),
             opens,
             spaces,
@@ -272,6 +275,8 @@ impl Memory {
             exe: None,
             comm: [0; 16],
             is_scanned: false,
+            thp_off: ThpOff::None,
+            lock: Lock::None,
             measured_bytes: 0,
         });
         self.core.processes.start(mm, id);

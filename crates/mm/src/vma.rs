@@ -59,6 +59,27 @@ pub enum AccessAdvice {
     Sequential,
 }
 
+/// `MADV_DONTFORK`, `MADV_WIPEONFORK`: what fork gives to the child (E.1.6).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ForkAdvice {
+    /// The child does not get the area (`VM_DONTCOPY`).
+    pub is_left_out: bool,
+    /// The child gets the area without its pages (`VM_WIPEONFORK`).
+    pub is_wiped: bool,
+}
+
+/// mlock: which pages stay in memory (P.4.5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Lock {
+    /// None.
+    #[default]
+    None,
+    /// All (`VM_LOCKED`): the call populates the area.
+    All,
+    /// Those that faults map (`VM_LOCKONFAULT`).
+    OnFault,
+}
+
 /// Advice of an area.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
@@ -68,6 +89,10 @@ pub struct Advice {
     pub access: AccessAdvice,
     /// Preferred folio order for reads, at most the page cache's largest (K.1.4).
     pub preferred: Option<Order>,
+    /// What fork gives to the child.
+    pub fork: ForkAdvice,
+    /// Pages that stay in memory.
+    pub lock: Lock,
 }
 
 /// Source of an area's pages.
@@ -338,12 +363,14 @@ impl VmaTree {
     #[must_use]
     pub fn forked(&self) -> Self {
         let mut child = self.clone();
+        child.areas.retain(|_, vma| !vma.advice.fork.is_left_out);
         for start in self.areas.keys() {
             let anon = child.new_anon(true);
-            if let Some(vma) = child.areas.get_mut(start)
-                && vma.has_anon()
-            {
-                vma.anon = Some(anon);
+            if let Some(vma) = child.areas.get_mut(start) {
+                // A child locks nothing.
+                vma.advice.lock = Lock::None;
+                let is_copied = vma.has_anon() && !vma.advice.fork.is_wiped;
+                vma.anon = is_copied.then_some(anon);
             }
         }
         child

@@ -86,6 +86,7 @@ impl Memory {
         let pmd = self.rules.page.pmd_order();
         let (first, last) = (pmd.round_up(start.0), pmd.round_down(end.0));
         let short = self.rules.collapse.short_request;
+        let vma = &self.thp_area(mm, vma, Initiator::Advice);
         if !self.can_collapse(vma, Initiator::Advice) {
             self.count_outcome(Initiator::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);

@@ -49,6 +49,7 @@ impl Memory {
         VpnRange { start, end }: VpnRange,
         order: Order,
     ) -> Result<(), CollapseRefusal> {
+        let vma = &self.thp_area(mm, vma, Initiator::Advice);
         if !self.can_collapse_to(vma, order) {
             self.count_outcome(Initiator::Advice, Err(CollapseRefusal::VmaCheck));
             return Err(CollapseRefusal::VmaCheck);

@@ -3,14 +3,41 @@
 //! Corresponds to: `thp_vma_allowable_orders`, `file_thp_enabled`.
 
 use super::Initiator;
+use crate::core::space::ThpOff;
 use crate::mapping::{HugeSwitch, Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
-use crate::units::{MappingId, Order};
+use crate::units::{MappingId, MmId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
 impl Memory {
+    /// Turns off THP of a process (`prctl(PR_SET_THP_DISABLE)`, D.2.11).
+    pub fn set_thp_off(&mut self, mm: MmId, off: ThpOff) {
+        self.space_mut(mm).thp_off = off;
+    }
+
+    /// Returns the advice of an area for decisions about THP: turned off, it acts like
+    /// `MADV_NOHUGEPAGE`.
+    pub(crate) fn thp_advice(&self, mm: MmId, vma: &Vma) -> HugeAdvice {
+        let huge = vma.advice.huge;
+        match self.space(mm).thp_off {
+            ThpOff::None => huge,
+            ThpOff::ExceptAdvised if huge == HugeAdvice::Huge => huge,
+            ThpOff::ExceptAdvised | ThpOff::All => HugeAdvice::Nohuge,
+        }
+    }
+
+    /// Returns an area with this advice, for a collapse.
+    pub(crate) fn thp_area(&self, mm: MmId, vma: &Vma, initiator: Initiator) -> Vma {
+        let mut area = *vma;
+        let is_asked_for = initiator == Initiator::Advice;
+        if !(is_asked_for && self.space(mm).thp_off == ThpOff::ExceptAdvised) {
+            area.advice.huge = self.thp_advice(mm, vma);
+        }
+        area
+    }
+
     /// Whether `who` may collapse blocks to the PMD size, or khugepaged to any size (H.1.1).
     pub(crate) fn can_collapse(&self, vma: &Vma, initiator: Initiator) -> bool {
         let pmd = self.rules.page.pmd_order();

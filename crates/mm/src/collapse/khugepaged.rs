@@ -84,7 +84,9 @@ impl Memory {
         if self.space(mm).is_scanned || !self.is_khugepaged_on() {
             return;
         }
-        if areas.iter().any(|vma| self.can_collapse(vma, Initiator::Khugepaged)) {
+        let who = Initiator::Khugepaged;
+        let is_any = |vma| self.can_collapse(&self.thp_area(mm, vma, who), who);
+        if areas.iter().any(is_any) {
             self.khugepaged_enter(mm);
         }
     }
@@ -156,6 +158,7 @@ impl Memory {
         let areas: Vec<Vma> =
             self.space(mm).vmas.iter().filter(|vma| vma.end > from).copied().collect();
         for vma in areas {
+            let vma = self.thp_area(mm, &vma, Initiator::Khugepaged);
             let pmd = self.rules.page.pmd_order();
             let last = Vpn(pmd.round_down(vma.end.0));
             let mut first = Vpn(pmd.round_up(vma.start.0.max(from.0)));

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::pgtable::PageTable;
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, SwapSlot, Vpn};
-use crate::vma::VmaTree;
+use crate::vma::{Lock, VmaTree};
 
 /// A process's address space.
 #[derive(Clone, Debug)]
@@ -38,7 +38,24 @@ pub struct Space {
     pub comm: [u8; 16],
     /// Whether khugepaged scans it (D.2.9).
     pub is_scanned: bool,
+    /// THP that the process turned off.
+    pub thp_off: ThpOff,
+    /// Lock of later mappings (`MCL_FUTURE`).
+    pub lock: Lock,
     pub(crate) measured_bytes: u64,
+}
+
+/// `prctl(PR_SET_THP_DISABLE)`: THP that a process turned off (D.2.11). A child and the next
+/// program inherit it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ThpOff {
+    /// None.
+    #[default]
+    None,
+    /// All but in `MADV_HUGEPAGE` areas.
+    ExceptAdvised,
+    /// All.
+    All,
 }
 
 impl Space {

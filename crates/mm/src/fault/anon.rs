@@ -94,7 +94,7 @@ impl Memory {
         if vma.is_armed {
             return Orders::NONE;
         }
-        let enabled = self.rules.anon.enabled(self.rules.page, vma.advice.huge);
+        let enabled = self.rules.anon.enabled(self.rules.page, self.thp_advice(fault.mm, vma));
         let fits = |order: &Order| {
             let first = order.round_down(fault.vpn.0);
             *order <= self.core.buddy.max_order()

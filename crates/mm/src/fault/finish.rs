@@ -92,7 +92,7 @@ impl Memory {
     fn pmd_refusal(&self, fault: &Fault, is_whole: bool) -> Option<PmdRefusal> {
         let pmd = self.rules.page.pmd_order();
         let first = pmd.round_down(fault.vpn.0);
-        let is_nohuge = fault.vma.advice.huge == HugeAdvice::Nohuge
+        let is_nohuge = self.thp_advice(fault.mm, &fault.vma) == HugeAdvice::Nohuge
             && self.rules.fault.nohugepage_pmd == NohugepagePmd::Refused;
         if !is_whole {
             Some(PmdRefusal::EndOfFile)

@@ -23,7 +23,7 @@ impl Memory {
             return;
         }
         let areas: Vec<Vma> =
-            self.space(parent).vmas.iter().filter(|vma| vma.huge().is_some()).copied().collect();
+            self.space(child).vmas.iter().filter(|vma| vma.huge().is_some()).copied().collect();
         for vma in areas {
             self.space_mut(child).vmas.change(vma.start, vma.end, |vma| {
                 if let Backing::Hugetlb(area) = &mut vma.backing {

@@ -17,6 +17,7 @@
 
 use crate::fault::{Access, FaultCause, FaultError};
 use crate::folio::FolioId;
+use crate::io::Fadvice;
 use crate::map::MapError;
 use crate::map::cold::Unneeded;
 use crate::memory::Memory;
@@ -24,8 +25,8 @@ use crate::pgtable::{LeafKind, Protection, PteFlags};
 use crate::rules::Arch;
 use crate::rules::anon::DropTables;
 use crate::rules::collapse::AdvisedArea;
-use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
-use crate::vma::{AccessAdvice, Backing, HugeAdvice, Sharing, Vma};
+use crate::units::{ByteRange, MmId, Order, Vaddr, Vpn, VpnRange};
+use crate::vma::{AccessAdvice, Backing, HugeAdvice, Lock, Sharing, Vma};
 
 /// The madvise values that affect files and folio sizes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,8 +43,22 @@ pub enum Madvice {
     Nohugepage,
     /// `MADV_DONTNEED`: unmaps the pages; anonymous content is lost.
     Dontneed,
+    /// `MADV_DONTNEED_LOCKED`: the same for locked pages.
+    DontneedLocked,
+    /// `MADV_GUARD_INSTALL`: discards the pages.
+    ///
+    /// Differs: a later access, which would be fatal, gets a new page.
+    GuardInstall,
     /// `MADV_FREE`: private anonymous content may be discarded.
     Free,
+    /// `MADV_WILLNEED`: reads the pages of files that are not cached yet.
+    ///
+    /// Differs: a kernel also reads pages from swap space.
+    Willneed,
+    /// `MADV_DONTFORK`, or `MADV_DOFORK` if false.
+    Dontfork(bool),
+    /// `MADV_WIPEONFORK`, or `MADV_KEEPONFORK` if false.
+    WipeOnFork(bool),
     /// `MADV_COLD`: reclaim scans the pages soon.
     Cold,
     /// `MADV_PAGEOUT`: reclaims the pages now.
@@ -79,8 +94,17 @@ impl Memory {
             Madvice::Normal => self.change_areas(mm, range, access(AccessAdvice::Normal)),
             Madvice::Random => self.change_areas(mm, range, access(AccessAdvice::Random)),
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
-            Madvice::Dontneed => self.drop_pages(mm, start, end)?,
-            Madvice::Free => self.free_range(mm, start, end)?,
+            Madvice::Dontneed => {
+                let unlocked = self.unlocked(mm, range);
+                self.drop_pages(mm, start, unlocked.end)?;
+                unlocked.refusal?;
+            }
+            Madvice::DontneedLocked | Madvice::GuardInstall => self.drop_pages(mm, start, end)?,
+            Madvice::Free => {
+                let unlocked = self.unlocked(mm, range);
+                self.free_range(mm, start, unlocked.end)?;
+                unlocked.refusal?;
+            }
             Madvice::Cold => self.give_up_areas(mm, range, Unneeded::Cold)?,
             Madvice::Pageout => self.give_up_areas(mm, range, Unneeded::Out)?,
             Madvice::PopulateRead => {
@@ -89,6 +113,36 @@ impl Memory {
             Madvice::PopulateWrite => {
                 self.populate_range(mm, range, Access::Write, FaultCause::Advice)?;
             }
+            Madvice::Willneed => self.read_areas(mm, range),
+            Madvice::Dontfork(is_left_out) => {
+                self.change_areas(mm, range, |vma| vma.advice.fork.is_left_out = is_left_out);
+            }
+            Madvice::WipeOnFork(is_wiped) => self.wipe_on_fork(mm, range, is_wiped)?,
+        }
+        Ok(())
+    }
+
+    /// Reads the files of a range, each in one request (`madvise_willneed`).
+    fn read_areas(&mut self, mm: MmId, VpnRange { start, end }: VpnRange) {
+        let page = self.rules.page;
+        for vma in self.space(mm).vmas.overlapping(start, end) {
+            let Backing::File { open, pgoff } = vma.backing else { continue };
+            if self.core.mapping(self.open_file(open).mapping).is_shmem {
+                continue;
+            }
+            let len_bytes = vma.nr_pages() << page.shift();
+            let range = ByteRange { pos: pgoff << page.shift(), len_bytes };
+            self.fadvise(open, range, Fadvice::Willneed);
+        }
+    }
+
+    fn wipe_on_fork(&mut self, mm: MmId, range: VpnRange, is_wiped: bool) -> Result<(), MapError> {
+        for vma in self.space(mm).vmas.overlapping(range.start, range.end) {
+            if is_wiped && vma.backing != Backing::Anon {
+                return Err(MapError::NotAnonymous(vma.start.vaddr(self.rules.page).0));
+            }
+            let part = VpnRange { start: vma.start, end: vma.end };
+            self.change_areas(mm, part, |vma| vma.advice.fork.is_wiped = is_wiped);
         }
         Ok(())
     }
@@ -182,6 +236,9 @@ impl Memory {
         for vma in self.space(mm).vmas.overlapping(range.start, range.end) {
             if vma.huge().is_some() {
                 return Err(MapError::HugeAdvice(vma.start.vaddr(self.rules.page).0));
+            }
+            if vma.advice.lock != Lock::None {
+                return Err(MapError::Locked(vma.start.vaddr(self.rules.page).0));
             }
             self.give_up_range(mm, VpnRange { start: vma.start, end: vma.end }, how);
         }

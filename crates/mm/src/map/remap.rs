@@ -7,8 +7,14 @@ use crate::memory::Memory;
 use crate::rules::anon::Remap;
 use crate::units::AddrRange;
 use crate::units::VpnRange;
-use crate::units::{MmId, Vpn};
-use crate::vma::{Backing, HugeArea, Vma};
+use crate::units::{MmId, Vaddr, Vpn};
+use crate::vma::{Backing, HugeArea, Sharing, Vma};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OldArea {
+    Unmapped,
+    Kept,
+}
 
 impl Memory {
     /// Moves or resizes a mapping to `[to, to + new_bytes)`. The caller knows the new address.
@@ -16,6 +22,48 @@ impl Memory {
     /// # Errors
     /// Fails if a range is invalid or nothing is mapped at `from`.
     pub fn mremap(&mut self, mm: MmId, from: AddrRange, to: AddrRange) -> Result<(), MapError> {
+        self.remap_area(mm, from, to, OldArea::Unmapped)
+    }
+
+    /// Moves the pages of `from` to `to`. The old area stays, without pages (`MREMAP_DONTUNMAP`).
+    ///
+    /// # Errors
+    /// As [`Memory::mremap`].
+    pub fn mremap_dontunmap(
+        &mut self,
+        mm: MmId,
+        from: AddrRange,
+        to: Vaddr,
+    ) -> Result<(), MapError> {
+        let to = AddrRange { addr: to, len_bytes: from.len_bytes };
+        self.remap_area(mm, from, to, OldArea::Kept)
+    }
+
+    /// Maps the shared memory at `from` a second time, at `to` (mremap with an old size of 0).
+    ///
+    /// # Errors
+    /// Fails if the range is invalid, or no shared memory is mapped at `from`.
+    pub fn mremap_again(&mut self, mm: MmId, from: Vaddr, to: AddrRange) -> Result<(), MapError> {
+        let VpnRange { start, end } = self.checked_range(to.addr, to.len_bytes)?;
+        let old = self.checked_range(from, self.rules.page.bytes())?.start;
+        let vma = *self.space(mm).vmas.find(old).ok_or(MapError::NotMapped(from.0))?;
+        let (Backing::File { open, .. }, Sharing::Shared) = (vma.backing, vma.sharing) else {
+            return Err(MapError::NotShared(from.0));
+        };
+        let backing = Backing::File { open, pgoff: vma.index_of(old) };
+        self.check_offset(backing, end.0 - start.0)?;
+        self.unmap_pages(mm, start, end);
+        self.space_mut(mm).vmas.insert(Vma { start, end, backing, ..vma });
+        Ok(())
+    }
+
+    fn remap_area(
+        &mut self,
+        mm: MmId,
+        from: AddrRange,
+        to: AddrRange,
+        old: OldArea,
+    ) -> Result<(), MapError> {
         let VpnRange { start: old_start, end: old_end } =
             self.checked_range(from.addr, from.len_bytes)?;
         let VpnRange { start: new_start, end: new_end } =
@@ -35,7 +83,8 @@ impl Memory {
             {
                 return Err(MapError::NotMapped(vma.end.vaddr(self.rules.page).0));
             }
-            return self.move_areas(mm, VpnRange { start: old_start, end: old_end }, new_start);
+            let range = VpnRange { start: old_start, end: old_end };
+            return self.move_areas(mm, range, new_start, old);
         }
         let keep = (old_end.0 - old_start.0).min(new_end.0 - new_start.0);
         let mut moved = Vma { start: new_start, end: new_end, ..vma };
@@ -60,6 +109,13 @@ impl Memory {
             self.disown_rest(mm, VpnRange { start: old_start, end: old_end });
             self.move_pages(mm, old_start, new_start, keep);
         }
+        if old == OldArea::Kept {
+            if (vma.start, vma.end) == (old_start, old_end) {
+                self.space_mut(mm).vmas.change(old_start, old_end, |vma| vma.anon = None);
+            }
+            self.space_mut(mm).vmas.insert(moved);
+            return Ok(());
+        }
         self.space_mut(mm).vmas.remove(old_start, old_start.plus(keep));
         self.space_mut(mm).vmas.insert(moved);
         if old_start != new_start {
@@ -73,16 +129,14 @@ impl Memory {
         mm: MmId,
         VpnRange { start, end }: VpnRange,
         to: Vpn,
+        old: OldArea,
     ) -> Result<(), MapError> {
         let page = self.rules.page;
         for vma in self.space(mm).vmas.overlapping(start, end) {
             let len_bytes = vma.nr_pages() << page.shift();
             let to = to.plus(vma.start.0 - start.0).vaddr(page);
-            self.mremap(
-                mm,
-                AddrRange { addr: vma.start.vaddr(page), len_bytes },
-                AddrRange { addr: to, len_bytes },
-            )?;
+            let from = AddrRange { addr: vma.start.vaddr(page), len_bytes };
+            self.remap_area(mm, from, AddrRange { addr: to, len_bytes }, old)?;
         }
         Ok(())
     }

@@ -26,6 +26,9 @@ impl Memory {
             let is_skipped = is_held && folio.is_anon() && folio.is_large();
             return if is_skipped { EvictOutcome::Activate } else { EvictOutcome::Keep };
         }
+        if self.is_locked_in(id) {
+            return EvictOutcome::Activate;
+        }
         match self.decided_victim(id) {
             Victim::Done(outcome) => outcome,
             Victim::Own => self.take(id),
