@@ -21,22 +21,15 @@ pub(crate) const NO_COPY_UP: &str = "the file is written where it is, not copied
 /// [`FileInfo::through`] of a file in a lower layer.
 pub(crate) const OVERLAY: &str = "overlay";
 /// Advice by its number, if it can change folios and the model has no rule for it.
-const ADVICE: [(u64, &str); 12] = [
-    (3, "MADV_WILLNEED"),
+const ADVICE: [(u64, &str); 4] = [
     (9, "MADV_REMOVE"),
-    (10, "MADV_DONTFORK"),
-    (11, "MADV_DOFORK"),
     (12, "MADV_MERGEABLE"),
-    (18, "MADV_WIPEONFORK"),
-    (19, "MADV_KEEPONFORK"),
-    (24, "MADV_DONTNEED_LOCKED"),
     (100, "MADV_HWPOISON"),
     (101, "MADV_SOFT_OFFLINE"),
-    (102, "MADV_GUARD_INSTALL"),
-    (103, "MADV_GUARD_REMOVE"),
 ];
-/// Advice that changes no folio: `MADV_UNMERGEABLE`, `MADV_DONTDUMP`, `MADV_DODUMP`.
-const WITHOUT_EFFECT: [u64; 3] = [13, 16, 17];
+/// Advice that changes no folio: `MADV_UNMERGEABLE`, `MADV_DONTDUMP`, `MADV_DODUMP`,
+/// `MADV_GUARD_REMOVE`.
+const WITHOUT_EFFECT: [u64; 4] = [13, 16, 17, 103];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -237,6 +237,10 @@ pub mod abi {
     pub const MAP_HUGETLB: u32 = 0x4_0000;
     /// Map at this address if it is free.
     pub const MAP_FIXED_NOREPLACE: u32 = 0x10_0000;
+    /// mremap moves to the new address that the program chose.
+    pub const MREMAP_FIXED: u32 = 2;
+    /// mremap moves the pages; the old area stays, without pages.
+    pub const MREMAP_DONTUNMAP: u32 = 4;
     /// Allocate without changing the file's size.
     pub const FALLOC_FL_KEEP_SIZE: u64 = 1;
     /// Make the range a hole.

@@ -7,10 +7,13 @@ pub(crate) mod file_calls;
 pub(crate) mod images;
 pub(crate) mod layout;
 pub(crate) mod linked;
+pub(crate) mod lock;
 pub(crate) mod memory_calls;
 pub(crate) mod place;
 pub(crate) mod processes;
+pub(crate) mod realign;
 pub(crate) mod relink;
+pub(crate) mod remap;
 pub(crate) mod space;
 
 use std::collections::BTreeMap;

@@ -34,7 +34,7 @@ use largefolio_trace::{
     Batch, Event, FileId, FileInfo, LayoutEntry, LayoutKind, Meta, Op, OpenTrace, TraceError,
 };
 
-use crate::replay::program::place::{LEN_MAX, RECORDED_MASK};
+use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, page_end};
 
 /// Maximum number of segments in an image. Linkers create four or five.
 const NR_SEGMENTS_MAX: usize = 64;
@@ -289,10 +289,6 @@ pub(crate) fn candidates(meta: &Meta) -> impl Iterator<Item = &str> {
 fn layouts(meta: &Meta) -> impl Iterator<Item = &[LayoutEntry]> {
     let of_images = meta.images.iter().map(|image| image.layout.as_slice());
     std::iter::once(meta.layout.as_slice()).chain(of_images)
-}
-
-fn page_end(end: u64) -> u64 {
-    end.saturating_add(RECORDED_MASK) & !RECORDED_MASK
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::ops::Range;
 use largefolio_mm::hugetlb::{HugeMap, HugeMapError};
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
-use largefolio_mm::units::{AddrRange, PageSize, Vaddr};
+use largefolio_mm::units::{PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Purpose, Sharing};
 use largefolio_trace::event::abi::{
-    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_LOCKED, MAP_NORESERVE, MAP_POPULATE, MAP_SEGMENT,
-    MAP_SHARED, MAP_STACK, PROT_READ, PROT_WRITE,
+    MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_POPULATE, MAP_SEGMENT, MAP_SHARED,
+    MAP_STACK, MREMAP_FIXED, PROT_READ, PROT_WRITE,
 };
 use largefolio_trace::event::{huge_page_bytes, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
@@ -19,7 +19,7 @@ use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::outcome::Hugetlb;
 use crate::replay::program::layout::{Mapped, prot_bits};
-use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment};
+use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment, page_end};
 use crate::replay::program::{ProcessNr, place};
 
 const MADV_COLLAPSE: u64 = 25;
@@ -32,11 +32,27 @@ const fn purpose_of(flags: u32) -> Purpose {
     }
 }
 
+/// Rounds the length of a range up to pages, as the kernel does.
+fn in_pages(event: &Event) -> Event {
+    match event.op {
+        Op::Munmap | Op::Mprotect | Op::Madvise => Event { len: page_end(event.len), ..*event },
+        Op::Mlock if event.len > 0 => {
+            let addr = event.addr & !RECORDED_MASK;
+            Event { addr, len: page_end(event.addr.saturating_add(event.len)) - addr, ..*event }
+        }
+        Op::Mremap => Event { len: page_end(event.len), aux: page_end(event.aux), ..*event },
+        _ => *event,
+    }
+}
+
 impl Cell {
     pub(crate) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let event = &in_pages(event);
+        self.realign_for(process, event)?;
         match event.op {
             Op::Mmap => {
                 self.mmap(process, event)?;
+                self.lock_mapping(process, event)?;
                 self.populate(process, event)?;
             }
             Op::Munmap => self.munmap(process, event.addr, event.len)?,
@@ -53,14 +69,34 @@ impl Cell {
                 self.file_event(process, event)?;
             }
             // No rule yet: the result says so.
-            Op::Sync | Op::Fallocate | Op::Unlink | Op::Mlock | Op::ThpDisable => {
+            Op::Sync | Op::Fallocate | Op::Unlink => {
                 self.counted.met.call(event.op.name().to_owned(), IGNORED);
             }
+            Op::Mlock => self.mlock(process, event)?,
+            Op::ThpDisable => self.disable_thp(process, event.aux),
             Op::Collapse => self.collapse(process, event),
             Op::Execve => self.execve(process, event)?,
             Op::Exec | Op::Read | Op::Write => {}
         }
         Ok(())
+    }
+
+    /// Realigns the mapping that a call changes in part.
+    fn realign_for(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+        let is_fixed = |flag| event.flags & flag != 0;
+        let addr = match event.op {
+            Op::Mprotect | Op::Madvise | Op::Mlock => event.addr,
+            Op::Mmap if is_fixed(MAP_FIXED) => event.addr,
+            Op::Mremap if is_fixed(MREMAP_FIXED) => event.pos,
+            Op::Munmap => {
+                // One end of the mapping goes; the program rounded the other end of the range.
+                let segments = &self.program.space(process).segments;
+                let is_head = segments.find(event.addr).is_some_and(|s| s.start == event.addr);
+                if is_head { event.addr.saturating_add(event.len) } else { event.addr }
+            }
+            _ => return Ok(()),
+        };
+        self.realign(process, addr)
     }
 
     fn mmap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
@@ -74,7 +110,7 @@ impl Cell {
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
         let mapped = Mapped { prot, sharing, purpose: purpose_of(flags) };
         let pos = file.map(|(_, pos)| pos);
-        let end = event.addr.saturating_add(len);
+        let end = page_end(event.addr.saturating_add(len));
         if is_fixed {
             self.clear_beyond(process, event.addr..end)?;
         }
@@ -84,7 +120,7 @@ impl Cell {
             return Ok(());
         }
         let file = file.map(|(file, pos)| (file, self.linked_pos(file, pos)));
-        let fixed = is_fixed.then(|| self.place_fixed(process, event, pos)).flatten();
+        let fixed = is_fixed.then(|| self.place_fixed(process, event.addr..end, pos)).flatten();
         let placed = match (fixed, file) {
             (Some(placed), _) => placed,
             (None, Some((id, pos))) if self.program.files[id].is_elf => {
@@ -108,7 +144,7 @@ impl Cell {
     /// Populates a mapping. Pages that cannot be populated stay absent, without an error.
     fn populate(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let (prot, flags) = (prot_of(event.flags), map_of(event.flags));
-        if flags & (MAP_POPULATE | MAP_LOCKED) == 0 || prot == 0 {
+        if flags & MAP_POPULATE == 0 || prot == 0 {
             return Ok(());
         }
         let mm = self.program.space(process).mm;
@@ -126,10 +162,14 @@ impl Cell {
     /// Returns the place of a fixed mapping. Over an existing mapping, it is that mapping's place,
     /// moved up inside an image as the image's segments move apart. Otherwise it is the recorded
     /// address, if that is free here.
-    fn place_fixed(&self, process: ProcessNr, event: &Event, pos: Option<u64>) -> Option<u64> {
-        let (addr, segments) = (event.addr, &self.program.space(process).segments);
+    pub(crate) fn place_fixed(
+        &self,
+        process: ProcessNr,
+        Range { start: addr, end }: Range<u64>,
+        pos: Option<u64>,
+    ) -> Option<u64> {
+        let segments = &self.program.space(process).segments;
         let Some(over) = segments.find(addr) else {
-            let end = addr.checked_add(event.len)?;
             let vmas = &self.memory.space(self.program.space(process).mm).vmas;
             let (first, last) = (Vaddr(addr).vpn(self.page()), Vaddr(end).vpn(self.page()));
             let is_free = addr & self.mask() == 0
@@ -152,9 +192,12 @@ impl Cell {
     }
 
     /// Unmaps the range of a fixed mapping, unless the segment it starts in contains it.
-    fn clear_beyond(&mut self, process: ProcessNr, range: Range<u64>) -> Result<(), CellError> {
+    pub(crate) fn clear_beyond(
+        &mut self,
+        process: ProcessNr,
+        range: Range<u64>,
+    ) -> Result<(), CellError> {
         let Range { start, end } = range;
-        let page_end = |end: u64| end.saturating_add(RECORDED_MASK) & !RECORDED_MASK;
         let over = self.program.space(process).segments.find(start).copied();
         match over {
             Some(over) if page_end(end) <= page_end(over.end) => Ok(()),
@@ -217,10 +260,10 @@ impl Cell {
     }
 
     /// Returns the whole pages of a part. A call has no effect on its partial pages.
-    fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
+    pub(crate) fn inner(&self, part: &Segment) -> Option<(Vaddr, u64)> {
         let mask = self.mask();
         let first = (part.placed + mask) & !mask;
-        let end = (part.placed + (part.end - part.start)) & !mask;
+        let end = (part.placed + (page_end(part.end) - part.start)) & !mask;
         (first < end).then(|| (Vaddr(first), end - first))
     }
 
@@ -229,6 +272,9 @@ impl Cell {
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             self.protect_part(process, &part, prot)?;
+            if prot.can_write && self.is_locked(process, &part) {
+                self.populate_locked(process, &part);
+            }
         }
         Ok(())
     }
@@ -265,60 +311,6 @@ impl Cell {
         Ok(())
     }
 
-    fn mremap(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let (old, new) = (event.addr, event.pos);
-        let (old_len, new_len) = (event.len, event.aux.min(LEN_MAX));
-        if old == new && new_len <= old_len {
-            return self.munmap(process, old + new_len, old_len - new_len);
-        }
-        let parts = self.parts(process, old, old.saturating_add(old_len));
-        let Some(first) = parts.first().copied() else { return Ok(()) };
-        let (file, pos) = first.file.map_or((None, 0), |(file, pos)| (Some(file), pos));
-        let to = self.free_place(process, file, pos, new_len)?;
-        let mut moved = Vec::new();
-        for (nr, part) in parts.iter().enumerate() {
-            let is_last = nr + 1 == parts.len();
-            let (at, end) = (part.start - old, if is_last { new_len } else { part.end - old });
-            let end = end.min(new_len);
-            if at < end {
-                self.move_part(process, part, to + at, end - at)?;
-                let (start, end) = (new + at, new.saturating_add(end));
-                moved.push(Segment { start, end, placed: to + at, file: part.file });
-            }
-        }
-        self.munmap(process, old, old_len)?;
-        if old != new {
-            self.munmap(process, new, new_len)?;
-        }
-        for segment in moved {
-            self.program.space_mut(process).segments.insert(segment);
-        }
-        self.change_places(process);
-        Ok(())
-    }
-
-    /// Moves a part's pages to a range of `len` bytes at `to`. If larger base pages prevent the
-    /// move, the new range starts empty and the program touches its pages again.
-    fn move_part(
-        &mut self,
-        process: ProcessNr,
-        part: &Segment,
-        to: u64,
-        len: u64,
-    ) -> Result<(), CellError> {
-        let mm = self.program.space(process).mm;
-        let old_len = (part.end - part.start).min(len);
-        let from = AddrRange { addr: Vaddr(part.placed), len_bytes: old_len };
-        let range = AddrRange { addr: Vaddr(to), len_bytes: len };
-        if self.change(|memory| memory.mremap(mm, from, range)).is_err() {
-            let start = to & !self.mask();
-            self.change(|memory| {
-                memory.mprotect(mm, Vaddr(start), len + (to - start), Prot::READ_WRITE)
-            })?;
-        }
-        Ok(())
-    }
-
     /// Handles `MADV_COLLAPSE`. The event's position is the folio size in bytes; 0 = the PMD size.
     /// The program continues even if this fails; refusals are counted.
     fn collapse(&mut self, process: ProcessNr, event: &Event) {
@@ -344,14 +336,21 @@ impl Cell {
             0 => Madvice::Normal,
             1 => Madvice::Random,
             2 => Madvice::Sequential,
+            3 => Madvice::Willneed,
             4 => Madvice::Dontneed,
             8 => Madvice::Free,
+            10 => Madvice::Dontfork(true),
+            11 => Madvice::Dontfork(false),
             14 => Madvice::Hugepage,
             15 => Madvice::Nohugepage,
+            18 => Madvice::WipeOnFork(true),
+            19 => Madvice::WipeOnFork(false),
             20 => Madvice::Cold,
             21 => Madvice::Pageout,
             22 => Madvice::PopulateRead,
             23 => Madvice::PopulateWrite,
+            24 => Madvice::DontneedLocked,
+            102 => Madvice::GuardInstall,
             MADV_COLLAPSE => {
                 self.collapse(process, event);
                 return Ok(());
@@ -376,7 +375,8 @@ impl Cell {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.change(|memory| memory.madvise(mm, start, len_bytes, advice)) {
                 // As in the kernel: a populate stops at a hole or a guard page.
-                Ok(()) | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_)) => {}
+                Ok(()) | Err(MapError::NotMapped(_)) => {}
+                Err(MapError::NotAnonymous(_) | MapError::Locked(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -396,6 +396,7 @@ impl Cell {
         let segment = Segment { start: old, end: new, placed, file: None };
         if new > old {
             self.map_segment(process, segment, Mapped::private(PROT_READ | PROT_WRITE))?;
+            self.populate_locked(process, &segment);
         }
         self.change_places(process);
         Ok(())

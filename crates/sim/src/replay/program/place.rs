@@ -29,6 +29,11 @@ pub(crate) const RECORDED_SHIFT: u32 = REFERENCE_PAGE_BYTES.trailing_zeros();
 pub(crate) const LEN_MAX: u64 = 1 << 46;
 pub(crate) const RECORDED_MASK: u64 = REFERENCE_PAGE_BYTES - 1;
 
+/// Rounds up to recorded pages.
+pub(crate) const fn page_end(end: u64) -> u64 {
+    end.saturating_add(RECORDED_MASK) & !RECORDED_MASK
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Segment {
     pub(crate) start: u64,

@@ -120,7 +120,8 @@ impl Cell {
         let meta = std::sync::Arc::clone(&self.meta);
         let Some(image) = meta.image_of(event.aux) else { return Ok(()) };
         self.end_threads(process);
-        let group = self.memory.space(self.program.space(process).mm).group;
+        let before = self.memory.space(self.program.space(process).mm);
+        let (group, thp_off) = (before.group, before.thp_off);
         self.release_space(process);
         // Each entry is checked, even if it stays open.
         self.count_steps(self.program.processes[process].nr_entries());
@@ -135,6 +136,7 @@ impl Cell {
         let group = self.cgroups.of(&self.spec.cgroups, path).unwrap_or(group);
         let mm = self.program.spaces[space].mm;
         self.change(|memory| memory.join_group(mm, group));
+        self.change(|memory| memory.set_thp_off(mm, thp_off));
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);
         let counts = std::mem::replace(&mut executing.has_executed, true);
