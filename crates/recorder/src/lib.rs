@@ -28,9 +28,11 @@ mod block;
 mod epoch;
 mod grace;
 mod head;
+mod imports;
 mod layout;
 mod link;
 mod named;
+mod placed;
 mod qemu;
 mod restore;
 mod send;
@@ -80,6 +82,7 @@ pub unsafe extern "C" fn qemu_plugin_install(
         return if arguments.generation > 0 { 0 } else { -1 };
     }
     layout::start();
+    placed::start();
     // SAFETY: `id` is the number QEMU gave this plugin; callbacks are functions of this library,
     // which is never unloaded.
     unsafe { qemu::qemu_plugin_register_vcpu_tb_trans_cb(id, block::translated) };

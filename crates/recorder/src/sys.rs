@@ -248,6 +248,19 @@ pub(crate) fn segment_bytes(number: c_int) -> Option<u64> {
     (result == 0).then_some(segment.shm_segsz as u64)
 }
 
+/// Turns THP off for this process, or on again. Returns whether the kernel knows such a switch.
+pub(crate) fn switch_thp(is_off: u64, flags: u64) -> bool {
+    let zero: libc::c_ulong = 0;
+    // SAFETY: takes numbers, and only changes the sizes of this process's folios.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, is_off, flags, zero, zero) == 0 }
+}
+
+/// Locks memory (mlock2). Returns whether the kernel did.
+pub(crate) fn lock(start: u64, len: u64, flags: u64) -> bool {
+    // SAFETY: takes numbers; a locked page keeps its content and address.
+    unsafe { libc::syscall(libc::SYS_mlock2, start, len, flags) == 0 }
+}
+
 pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };
@@ -277,6 +290,13 @@ pub(crate) fn map(length: usize, file: Option<&File>) -> Option<*mut u8> {
     // SAFETY: without MAP_FIXED the kernel chooses an address that is free.
     let address = unsafe { libc::mmap(ptr::null_mut(), length, prot, flags, fd, 0) };
     (address != libc::MAP_FAILED).then_some(address.cast())
+}
+
+/// Reserves memory, without access, at an address that the kernel chooses.
+pub(crate) fn map_anywhere(len: usize, flags: c_int, fd: RawFd, pos: i64) -> Option<*mut c_void> {
+    // SAFETY: without MAP_FIXED the kernel chooses an address that is free.
+    let address = unsafe { libc::mmap(ptr::null_mut(), len, libc::PROT_NONE, flags, fd, pos) };
+    (address != libc::MAP_FAILED).then_some(address)
 }
 
 /// Unmaps memory from [`map`].

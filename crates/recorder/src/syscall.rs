@@ -1,12 +1,13 @@
 //! System calls, and the events they become.
 //!
-//! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), files
-//! ([`file`], [`position`]) and processes ([`process`], [`execve`]). Invariants:
+//! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), buffers
+//! ([`buffers`]), files ([`file`], [`position`]) and processes ([`process`], [`execve`]). Invariants:
 //! - C1: only a successful call becomes an event, after it returned. An exit and an execve do not
 //!   return, so they are sent before.
 //! - C2: before a call that removes address space, every thread's rows have been sent (within the
 //!   bound of [`crate::grace`]).
 
+mod buffers;
 mod descriptor;
 mod execve;
 mod file;
@@ -14,6 +15,7 @@ mod guest;
 mod memory;
 mod position;
 mod process;
+mod refused;
 mod segment;
 mod sysno;
 
@@ -21,7 +23,7 @@ use std::ffi::c_uint;
 
 use self::sysno::Sysno;
 use crate::arguments::Arguments;
-use crate::block::{Direction, touch_buffer};
+use crate::placed::Turn;
 use crate::qemu::PluginId;
 use crate::tail::Tail;
 use crate::thread::Thread;
@@ -32,6 +34,7 @@ struct Call {
     tail: &'static Tail,
     thread: &'static Thread,
     vcpu: u32,
+    number: i64,
     sysno: Sysno,
     args: [u64; 6],
 }
@@ -63,6 +66,8 @@ mod op {
     pub(super) const TRUNCATE: u32 = 14;
     pub(super) const FADVISE: u32 = 15;
     pub(super) const CLOSE: u32 = 18;
+    pub(super) const MLOCK: u32 = 23;
+    pub(super) const THP_DISABLE: u32 = 24;
 }
 
 pub(crate) extern "C" fn entered(
@@ -84,17 +89,18 @@ pub(crate) extern "C" fn entered(
     let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
     let args = [a1, a2, a3, a4, a5, a6];
     thread.args.set(args);
-    let call = Call { tail, thread, vcpu, sysno: sysno(number), args };
+    let call = Call { tail, thread, vcpu, number, sysno: sysno(number), args };
     memory::before(&call);
     segment::before(&call);
     descriptor::before(&call);
-    touch_written_buffers(&call);
+    buffers::before(&call);
     if process::before(&call) == process::Next::Returns {
         grace::enter_syscall(tail);
     }
 }
 
 pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: i64) {
+    let _turn = Turn;
     let sysno = sysno(number);
     if process::is_new_child(sysno, result) {
         process::start_child(vcpu);
@@ -108,42 +114,26 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     if link::is_stopped() {
         return;
     }
-    let call = Call { tail, thread, vcpu, sysno, args: thread.args.get() };
+    let call = Call { tail, thread, vcpu, number, sysno, args: thread.args.get() };
     process::after(&call, result);
     // -4095..=-1 are errors. QEMU's own restart codes are among them.
     if (-4095..0).contains(&result) {
+        refused::note(&call, i32::try_from(-result).unwrap_or(0));
         return;
     }
     let result = result.cast_unsigned();
     memory::after(&call, result);
     segment::after(&call, result);
     file::after(&call, result);
-    touch_read_buffers(&call, result);
+    buffers::after(&call, result);
 }
 
 fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
 }
 
-fn touch_written_buffers(call: &Call) {
-    if matches!(call.sysno, Sysno::Write | Sysno::Pwrite64 | Sysno::Sendto) {
-        touch_buffer(call.tail, Direction::KernelReads, call.args[1], capped(call.args[2]));
-    }
-}
-
-fn touch_read_buffers(call: &Call, result: u64) {
-    if matches!(call.sysno, Sysno::Read | Sysno::Pread64 | Sysno::Recvfrom) {
-        touch_buffer(call.tail, Direction::KernelWrites, call.args[1], result);
-    }
-}
-
 /// Returns the low 32 bits, as the kernel reads an `int` argument.
 fn low(word: u64) -> u32 {
     let [a, b, c, d, ..] = word.to_le_bytes();
     u32::from_le_bytes([a, b, c, d])
-}
-
-/// Limits a length to `MAX_RW_COUNT`, the kernel's maximum per call.
-fn capped(len: u64) -> u64 {
-    len.min(0x7fff_f000)
 }

@@ -102,10 +102,12 @@ pub(crate) enum Kind {
     Execve = 10,
     /// The program clears pages that QEMU does not report. Body: its path.
     Unseen = 11,
+    /// QEMU refused a call that a kernel grants. Body: its name.
+    Refused = 12,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 12] = [
         Self::Hello,
         Self::Layout,
         Self::Rows,
@@ -117,6 +119,7 @@ impl Kind {
         Self::Leaving,
         Self::Execve,
         Self::Unseen,
+        Self::Refused,
     ];
 
     fn from_number(number: u32) -> Option<Self> {

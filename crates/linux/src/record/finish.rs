@@ -29,6 +29,7 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
         kernel: host::kernel_release(&Live),
         machine: Processor::of(&Live).name,
         page_bytes: 4096,
+        recorded: recorder.recorded().iter().map(ToString::to_string).collect(),
         ..Meta::default()
     }
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use largefolio_trace::Attached;
+use largefolio_trace::meta::recorded;
 
 use super::error::RecordError;
 
@@ -53,6 +54,14 @@ impl RecorderKind {
         match self {
             Self::Qemu => "qemu",
             Self::Live => "live",
+        }
+    }
+
+    /// Returns the names of everything recorded beyond schema version 6.
+    pub(crate) const fn recorded(self) -> &'static [&'static str] {
+        match self {
+            Self::Qemu => &[recorded::BUFFERS, recorded::MLOCK, recorded::THP_DISABLE],
+            Self::Live => &[recorded::BUFFERS],
         }
     }
 }

@@ -186,10 +186,8 @@ fn command(plan: &Recording, qemu: &Path, plugin: &Path, directory: &Path) -> Co
             command.env_remove(&name).env(shielded(&name), value);
         }
     }
-    if plan.program.arch == Arch::Arm64 {
-        let tunables = with_seen_clears(std::env::var_os(TUNABLES));
-        command.env(shielded(OsStr::new(TUNABLES)), tunables);
-    }
+    let tunables = tunables(plan.program.arch, std::env::var_os(TUNABLES));
+    command.env(shielded(OsStr::new(TUNABLES)), tunables);
     signals::hand_on(&mut command);
     // SAFETY: the function only makes a system call.
     unsafe { command.pre_exec(keep_addresses) };
@@ -202,17 +200,24 @@ fn shielded(name: &OsStr) -> OsString {
     shielded
 }
 
-/// Sets the tunables of an arm64 program; `own` are the user's. On the CPU named here, glibc clears
-/// memory with stores. On others it uses `DC ZVA`, which QEMU does not report. A CPU chosen by the
-/// user stays.
-fn with_seen_clears(own: Option<OsString>) -> OsString {
-    const CPU: &str = "glibc.cpu.name";
+/// Sets a tunable of the program's glibc; `own` are the user's. One that the user chose stays.
+///
+/// - arm64: on the CPU named here, glibc clears memory with stores. On others it uses `DC ZVA`,
+///   which QEMU does not report.
+/// - x86-64: QEMU presents an AMD CPU with an L2 of 512 KiB. From this size on, glibc would copy
+///   backward between equally aligned pages, which no CPU with fast `rep movsb` does: readahead
+///   then sees a random access pattern. With this threshold it copies forward.
+fn tunables(arch: Arch, own: Option<OsString>) -> OsString {
+    let (name, value) = match arch {
+        Arch::Arm64 => ("glibc.cpu.name", "kunpeng920"),
+        Arch::X86_64 => ("glibc.cpu.x86_non_temporal_threshold", "0x80000"),
+    };
     let mut tunables = own.unwrap_or_default();
-    if !tunables.to_string_lossy().contains(CPU) {
+    if !tunables.to_string_lossy().contains(name) {
         if !tunables.is_empty() {
             tunables.push(":");
         }
-        tunables.push(format!("{CPU}=kunpeng920"));
+        tunables.push(format!("{name}={value}"));
     }
     tunables
 }

@@ -2,6 +2,8 @@
 //! interrupt, a test starts this program again.
 
 mod arm64;
+mod buffers;
+mod differences;
 mod execve;
 mod links;
 mod memory;

@@ -20,6 +20,16 @@ pub(super) fn word_at(address: u64) -> Option<u64> {
     (read(address, &mut bytes) == 8).then(|| u64::from_le_bytes(bytes))
 }
 
+/// Reads `count` words. The result is empty if they are not all readable.
+pub(super) fn words_at(address: u64, count: u64) -> Vec<u64> {
+    let mut bytes = vec![0; usize::try_from(count * 8).unwrap_or(0)];
+    if read(address, &mut bytes) < bytes.len() {
+        return Vec::new();
+    }
+    let word = |word: &[u8]| word.try_into().map_or(0, u64::from_le_bytes);
+    bytes.chunks_exact(8).map(word).collect()
+}
+
 pub(super) fn string_at(address: u64) -> Vec<u8> {
     let mut string = Vec::new();
     read_string(address, PATH_MAX - 1, &mut string);

@@ -1,6 +1,6 @@
 //! Calls that change the address space.
 //!
-//! Owns mmap, munmap, mprotect, mremap, madvise and brk. Keeps brk's previous end, because the call
+//! Owns mmap, munmap, mprotect, mremap, madvise, brk, mlock and the switch for THP. Keeps brk's previous end, because the call
 //! does not report it.
 
 use std::sync::atomic::AtomicU64;
@@ -8,10 +8,24 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::sysno::Sysno;
 use super::{Call, file, low, op};
-use crate::grace;
+use crate::placed::{Turn, Wish};
 use crate::wire::WireEvent;
+use crate::{grace, placed, sys};
 
 static BRK: AtomicU64 = AtomicU64::new(0);
+
+/// `largefolio_trace::event::lock`, equal to `MCL_*`.
+const LOCK_CURRENT: u32 = 1;
+const LOCK_ON_FAULT: u32 = 4;
+
+/// The argument of mlock2.
+const MLOCK_ONFAULT: u64 = 1;
+
+/// Advice that discards pages: `MADV_DONTNEED`, `_DONTNEED_LOCKED`, `_GUARD_INSTALL`.
+const TAKING_AWAY: [u64; 3] = [4, 24, 102];
+
+/// `PR_THP_DISABLE_EXCEPT_ADVISED`.
+const EXCEPT_ADVISED: u64 = 2;
 
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
@@ -20,6 +34,34 @@ pub(super) fn before(call: &Call) {
     if takes_away(call) {
         grace::flush_others(call.tail);
     }
+    if let Sysno::Mmap | Sysno::Munmap | Sysno::Mremap | Sysno::Shmat | Sysno::Shmdt = call.sysno {
+        Turn::begin(call.tail);
+    }
+    if let Some(wish) = wish(call) {
+        placed::wish(wish);
+    }
+}
+
+/// Returns how the kernel would choose an address, `None` if the program did.
+fn wish(call: &Call) -> Option<Wish> {
+    let [addr, _, _, flags, _, pos] = call.args;
+    let flags = low(flags).cast_signed();
+    let is_chosen = addr != 0 || flags & (libc::MAP_FIXED | libc::MAP_FIXED_NOREPLACE) != 0;
+    match call.sysno {
+        Sysno::Mmap if is_chosen => None,
+        Sysno::Mmap if flags & libc::MAP_ANONYMOUS != 0 => Some(Wish { flags, ..Wish::ANONYMOUS }),
+        // Mapping a device can have other effects.
+        Sysno::Mmap if is_regular(call.descriptor(4)) => {
+            Some(Wish { flags, fd: call.descriptor(4), pos: pos.cast_signed() })
+        }
+        Sysno::Mremap => Some(Wish::ANONYMOUS),
+        Sysno::Shmat if call.args[1] == 0 => Some(Wish::ANONYMOUS),
+        _ => None,
+    }
+}
+
+fn is_regular(fd: i32) -> bool {
+    sys::identity(fd).is_some_and(|found| found.mode & libc::S_IFMT == libc::S_IFREG)
 }
 
 fn takes_away(call: &Call) -> bool {
@@ -28,7 +70,7 @@ fn takes_away(call: &Call) -> bool {
         Sysno::Mmap => call.args[3] & libc::MAP_FIXED as u64 != 0,
         // A change to read-write (malloc growing an arena) removes nothing that a row needs.
         Sysno::Mprotect => call.args[2] & READ_WRITE != READ_WRITE,
-        Sysno::Madvise => call.args[2] == libc::MADV_DONTNEED as u64,
+        Sysno::Madvise => TAKING_AWAY.contains(&call.args[2]),
         Sysno::Brk => call.args[0] != 0 && call.args[0] < BRK.load(Relaxed),
         _ => false,
     }
@@ -49,12 +91,35 @@ pub(super) fn after(call: &Call, result: u64) {
         }
         Sysno::Madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
         Sysno::Brk => brk(call, result),
+        Sysno::Mlock => lock(call, LOCK_CURRENT),
+        Sysno::Mlock2 => {
+            lock(call, if a3 & MLOCK_ONFAULT == 0 { LOCK_CURRENT } else { LOCK_ON_FAULT })
+        }
+        Sysno::Munlock => lock(call, 0),
+        Sysno::Mlockall => call.send(&WireEvent { flags: low(a1), ..event(op::MLOCK, 0, 0) }),
+        Sysno::Munlockall => call.send(&event(op::MLOCK, 0, 0)),
+        Sysno::Prctl if switches_thp(call) => {
+            let aux = if a2 == 0 { 0 } else { 1 | a3 & EXCEPT_ADVISED };
+            call.send(&WireEvent { aux, ..event(op::THP_DISABLE, 0, 0) });
+        }
         _ => {}
     }
 }
 
 /// The trace's flag of an attached System V segment (`event::abi` of the trace crate).
 pub(super) const MAP_SEGMENT: u32 = 0x80_0000;
+
+pub(super) fn switches_thp(call: &Call) -> bool {
+    call.sysno == Sysno::Prctl && low(call.args[0]) == libc::PR_SET_THP_DISABLE.cast_unsigned()
+}
+
+/// A length of 0 locks nothing; in an event it means all memory.
+fn lock(call: &Call, flags: u32) {
+    let [start, len, ..] = call.args;
+    if len > 0 {
+        call.send(&WireEvent { flags, ..event(op::MLOCK, start, len) });
+    }
+}
 
 pub(super) fn event(op: u32, addr: u64, len: u64) -> WireEvent {
     WireEvent { op, addr, len, ..WireEvent::default() }

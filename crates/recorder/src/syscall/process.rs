@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::sysno::Sysno;
 use super::{Call, execve, op};
+use crate::placed::Turn;
 use crate::wire::{BORROWS_MEMORY, Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
 use crate::{grace, send, thread};
 
@@ -97,5 +98,6 @@ pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
 
 pub(super) fn start_child(vcpu: u32) {
     let parent = PID.swap(std::process::id(), Relaxed);
+    Turn::restart_in_child();
     thread::restart_in_child(vcpu, parent);
 }

@@ -41,15 +41,21 @@ sysnos! {
     Fork: 57, NONE;
     Ftruncate: 77, 46;
     Madvise: 28, 233;
+    Mlock: 149, 228;
+    Mlock2: 325, 284;
+    Mlockall: 151, 230;
     Mmap: 9, 222;
     Mprotect: 10, 226;
     Mremap: 25, 216;
+    Munlock: 150, 229;
+    Munlockall: 152, 231;
     Munmap: 11, 215;
     Open: 2, NONE;
     Openat: 257, 56;
     Openat2: 437, 437;
     Pread64: 17, 67;
     Preadv: 295, 69;
+    Prctl: 157, 167;
     Preadv2: 327, 286;
     Pwrite64: 18, 68;
     Pwritev: 296, 70;
@@ -114,14 +120,20 @@ mod tests {
         (Fadvise64, libc::SYS_fadvise64),
         (Ftruncate, libc::SYS_ftruncate),
         (Madvise, libc::SYS_madvise),
+        (Mlock, libc::SYS_mlock),
+        (Mlock2, libc::SYS_mlock2),
+        (Mlockall, libc::SYS_mlockall),
         (Mmap, libc::SYS_mmap),
         (Mprotect, libc::SYS_mprotect),
         (Mremap, libc::SYS_mremap),
+        (Munlock, libc::SYS_munlock),
+        (Munlockall, libc::SYS_munlockall),
         (Munmap, libc::SYS_munmap),
         (Openat, libc::SYS_openat),
         (Openat2, libc::SYS_openat2),
         (Pread64, libc::SYS_pread64),
         (Preadv, libc::SYS_preadv),
+        (Prctl, libc::SYS_prctl),
         (Preadv2, libc::SYS_preadv2),
         (Pwrite64, libc::SYS_pwrite64),
         (Pwritev, libc::SYS_pwritev),

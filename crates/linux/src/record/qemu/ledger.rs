@@ -102,6 +102,7 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
             }
             Kind::Hello | Kind::Rows => {}
             Kind::Unseen => self.book.warn(process::unseen(packet.body)),
+            Kind::Refused => self.book.warn(process::refused(packet.body)),
             Kind::File => self.take_file(packet.body),
             Kind::ExecveUnrecorded
             | Kind::Execve

@@ -166,6 +166,14 @@ pub(crate) fn unseen(path: &[u8]) -> String {
     )
 }
 
+pub(crate) fn refused(call: &[u8]) -> String {
+    format!(
+        "QEMU refused {}, which a kernel may grant: the program got an error that it would \
+         not get without the recorder. --live records the program without QEMU.",
+        String::from_utf8_lossy(call)
+    )
+}
+
 pub(crate) fn sentence(path: &str, why: Unrecorded) -> String {
     let why = match why {
         Unrecorded::SetUserId => {

@@ -1,0 +1,130 @@
+//! Lets the kernel choose the addresses of the program's mappings.
+//!
+//! QEMU 7.2 searches a free address itself, upward and by pages. A kernel searches downward, aligns
+//! large mappings to the sizes of folios, and aligns huge pages, which QEMU cannot map otherwise
+//! (`EINVAL`). Programs compute addresses from its choice. QEMU reserves the address that it found
+//! with one call of a fixed form (`mmap_find_vma`) and takes any address that this call returns:
+//!
+//! ```text
+//!   program: mmap(0, len, ..) -> QEMU: mmap64(hint, len, PROT_NONE, RESERVING, -1, 0) = address
+//!                                 ^ here: mmap(0, len, PROT_NONE, the program's flags, its file)
+//!                                QEMU: mmap64(address, len, .., MAP_FIXED ..)
+//! ```
+//!
+//! The call is caught by replacing the function's address in QEMU's own table of imported functions
+//! (its GOT). A QEMU that does not call `mmap64` this way, such as 10.0, is left as it is.
+//!
+//! Invariants:
+//! - P1: only calls of this form change, and only while the calling thread runs a call in which
+//!   the program lets the kernel choose.
+//! - P2: whatever fails, QEMU's own call is made.
+//! - P3: the kernel gives freed addresses away at once. So the calls that take and free addresses
+//!   run one after the other, each until its event is sent ([`Turn`]).
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+
+use crate::spin::Spin;
+use crate::tail::Tail;
+use crate::{epoch, imports, sys, thread};
+
+/// How the program asked for a mapping at any address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wish {
+    /// `MAP_*`.
+    pub(crate) flags: c_int,
+    pub(crate) fd: c_int,
+    pub(crate) pos: i64,
+}
+
+impl Wish {
+    /// Anonymous memory, for mremap and shmat.
+    pub(crate) const ANONYMOUS: Self =
+        Self { flags: libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, fd: -1, pos: 0 };
+}
+
+/// Flags of the call with which QEMU reserves an address.
+const RESERVING: c_int = libc::MAP_ANONYMOUS | libc::MAP_PRIVATE | libc::MAP_NORESERVE;
+
+/// Flags of the program that influence the address.
+const DECIDING: c_int = libc::MAP_SHARED
+    | libc::MAP_PRIVATE
+    | libc::MAP_ANONYMOUS
+    | libc::MAP_HUGETLB
+    | libc::MAP_HUGE_MASK << libc::MAP_HUGE_SHIFT;
+
+static TURNS: Spin = Spin::new();
+
+thread_local! {
+    static WISH: Cell<Option<Wish>> = const { Cell::new(None) };
+    static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Ends the calling thread's turn when dropped, if it has one.
+pub(crate) struct Turn;
+
+impl Turn {
+    /// Begins a turn, which lasts until a `Turn` is dropped.
+    pub(crate) fn begin(own: &Tail) {
+        if thread::nr_threads() > 1 {
+            // The thread whose turn it is may wait for this one.
+            TURNS.lock(|| {
+                if epoch::is_behind(own) {
+                    epoch::catch_up(own);
+                }
+            });
+            HAS_TURN.set(true);
+        }
+    }
+
+    /// Starts over in the child of a fork.
+    pub(crate) fn restart_in_child() {
+        HAS_TURN.set(false);
+        TURNS.reset();
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        WISH.set(None);
+        if HAS_TURN.take() {
+            TURNS.unlock();
+        }
+    }
+}
+
+/// Replaces QEMU's `mmap64`. Does nothing if QEMU does not import it.
+pub(crate) fn start() {
+    // SAFETY: the type is `mmap64`'s, this library stays loaded, and QEMU loads its plugins before
+    // it starts a thread of the program.
+    unsafe { imports::replace(c"mmap64", mmap64 as *const c_void) };
+}
+
+/// Notes that the calling thread's call lets the kernel choose an address, until its turn ends.
+pub(crate) fn wish(wish: Wish) {
+    WISH.set(Some(wish));
+}
+
+/// Called by QEMU instead of the C library's function.
+unsafe extern "C" fn mmap64(
+    addr: *mut c_void,
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    pos: i64,
+) -> *mut c_void {
+    let is_search = (prot, flags, fd, pos) == (libc::PROT_NONE, RESERVING, -1, 0);
+    if is_search && let Some(wish) = WISH.get() {
+        let flags = wish.flags & DECIDING | libc::MAP_NORESERVE;
+        if let Some(found) = sys::map_anywhere(len, flags, wish.fd, wish.pos) {
+            return found;
+        }
+        // No huge pages: QEMU's own search would end in EINVAL, not in the kernel's ENOMEM.
+        if wish.flags & libc::MAP_HUGETLB != 0 {
+            return libc::MAP_FAILED;
+        }
+    }
+    // SAFETY: QEMU's call, unchanged.
+    unsafe { libc::mmap(addr, len, prot, flags, fd, pos) }
+}
