@@ -1,8 +1,8 @@
 //! A QEMU TCG plugin that reports the memory references of an unmodified program to `folio record`.
 //!
 //! Owns everything inside the recorded process: QEMU's callbacks (`block`, `syscall`), the collapse
-//! of references into rows (`tail`), the links between loads (`named`), threads (`thread`, `grace`)
-//! and the connection (`link`). `largefolio-linux` owns ids, files' metadata and the trace file.
+//! of references into rows (`tail`), the links between loads (`named`), threads (`thread`, `grace`),
+//! the addresses of mappings (`placed`) and the connection (`link`). `largefolio-linux` owns ids, files' metadata and the trace file.
 //!
 //! ```text
 //!   translated block -> block::executed / read / written -> Tail (8192 rows, shared file)

@@ -1,6 +1,6 @@
 //! Safe wrappers for the system calls that std lacks.
 //!
-//! Owns every libc call of the plugin. Invariants:
+//! Owns every libc call of the plugin, except for those in `imports` and `placed`. Invariants:
 //! - S1: changing errno here is harmless: QEMU reads it right after its own calls, never across a
 //!   plugin callback.
 //! - S2: descriptors made here are close-on-exec.
