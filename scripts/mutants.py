@@ -7,7 +7,7 @@
 A mutant is one edit of one file in a scratch copy of the tree. Test groups: `recordings` replays
 every recording of files from a real kernel, `hugetlb` the recordings about hugetlb, `golden` the
 worked examples of docs/behaviour, `statistics` the numbers of smaps and meminfo, `processes` the
-recordings about copy-on-write; `entries`, `advice` and `populate` are tests of `mm`. They run until one fails; the report names it. Exit status 1 if a
+recordings about copy-on-write; `entries`, `advice`, `populate` and `source` are tests of `mm`. They run until one fails; the report names it. Exit status 1 if a
 mutant survives all.
 """
 
@@ -26,7 +26,8 @@ JUDGES = {"golden": ("sim", "sim", "golden::"), "hugetlb": ("lab", "recordings",
           "statistics": ("sim", "sim", "statistics"), "programs": ("lab", "recordings", "model_equals_the_recorded"),
           "collapse": ("lab", "recordings", "collapse"), "processes": ("lab", "recordings", "cow"),
           "recordings": ("lab", "recordings", "files"), "entries": ("mm", "mm", "anon::protect"),
-          "advice": ("mm", "mm", "anon::advised"), "populate": ("mm", "mm", "populate")}
+          "advice": ("mm", "mm", "anon::advised"), "populate": ("mm", "mm", "populate"),
+          "source": ("mm", "mm", "source")}
 
 # Name, file, original text, replacement.
 MUTANTS = [
@@ -40,7 +41,7 @@ MUTANTS = [
      "if self.is_store_unnoticed(vma) { PteFlags::WRITABLE }",
      "if self.is_store_unnoticed(vma) { PteFlags::NONE }"),
     ("segment-around", "fault/around.rs",
-     "nr_pages <= 1 || self.core.mapping(file).is_segment", "nr_pages <= 1"),
+     "nr_pages <= 1 || fault.vma.is_segment", "nr_pages <= 1"),
     ("map-stack", "map.rs",
      "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Nohuge,",
      "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Default,"),
@@ -49,6 +50,8 @@ MUTANTS = [
     ("populate-major", "fault.rs",
      "(_, _, _, FaultCause::Populate) => Self::Again,",
      "(Self::Again, _, _, FaultCause::Populate) => Self::Again,"),
+    ("short-copy-chunk", "io/copy.rs", "self.chunk /= 2;", "self.chunk = self.page_bytes;"),
+    ("short-copy-again", "io/copy.rs", "copy.again = Some(nr_present);", "copy.again = None;"),
     ("pageout-clean-shared", "reclaim/evict.rs",
      "if self.core.folios.get(id).is_dirty || self.core.pressure.swap.is_some() {",
      "if self.core.folios.get(id).is_swapbacked {"),

@@ -70,6 +70,7 @@ impl Memory {
         self.write_with(
             open,
             ByteRange { pos, len_bytes: bytes.len() as u64 },
+            None,
             |ram, pfn, range| {
                 let part = &bytes[(range.start - pos) as usize..(range.end - pos) as usize];
                 for (piece, pfn) in pieces(page_bytes, range.start, part.len()).zip(pfn.0..) {

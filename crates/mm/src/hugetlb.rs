@@ -116,6 +116,7 @@ impl Memory {
             is_armed: false,
             ahead: None,
             grows_to: None,
+            is_segment: false,
         });
         Ok(start.vaddr(page))
     }

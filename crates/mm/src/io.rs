@@ -1,14 +1,16 @@
 //! System calls on files: read, sendfile, write, fadvise, fsync, and dropping caches. Truncation
 //! and hole punch are in [`crate::split`].
 //!
-//! Reading order: this file, `read`, `write`, `writeback`, `advise`.
+//! Reading order: this file, `read`, `write`, `copy`, `writeback`, `advise`.
 
 mod advise;
+mod copy;
 mod read;
 mod write;
 mod writeback;
 
 pub use advise::Fadvice;
+pub use copy::WriteData;
 
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;

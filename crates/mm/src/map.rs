@@ -181,7 +181,7 @@ impl Memory {
         self.unmap_pages(mm, start, end);
         let Map { prot, sharing, mut backing, .. } = map;
         if backing == Backing::Anon && sharing == Sharing::Shared {
-            let open = self.add_anon_shared(nr_pages << page.shift(), map.purpose);
+            let open = self.add_anon_shared(nr_pages << page.shift());
             backing = Backing::File { open, pgoff: 0 };
         }
         let preferred = map.preferred.map(|bytes| self.folio_order(bytes)).transpose()?;
@@ -212,6 +212,7 @@ impl Memory {
             is_armed,
             ahead,
             grows_to,
+            is_segment: map.purpose == Purpose::Segment,
         };
         self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);

@@ -68,8 +68,6 @@ pub struct Mapping {
     pub huge_switch: HugeSwitch,
     /// Whether it backs a shared anonymous mapping: freed with its last mapping.
     pub is_anon_shared: bool,
-    /// Whether it is a System V segment: its mappings have no fault-around (B.5.1).
-    pub is_segment: bool,
     /// Whether nothing is in storage: an absent page reads as zeroes, and a fault fills it with a
     /// base page (`shmem_enabled` = never).
     pub is_zero_filled: bool,
@@ -103,7 +101,6 @@ impl Mapping {
             is_shmem: false,
             huge_switch: HugeSwitch::ShmemEnabled,
             is_anon_shared: false,
-            is_segment: false,
             is_zero_filled: false,
             nr_collapsed: 0,
             disk: Disk::OTHER,

@@ -39,7 +39,7 @@ use crate::rules::order::MinOrder;
 use crate::rules::readahead::ReadaheadRules;
 use crate::rules::{Arch, ContpteRule, Device, OrderRange, Rules, Store};
 use crate::units::{GroupId, MappingId, MmId, Order, Pfn, Vpn};
-use crate::vma::{Lock, OpenId, Purpose, VmaTree};
+use crate::vma::{Lock, OpenId, VmaTree};
 
 pub(crate) struct Readahead<'a> {
     pub(crate) state: &'a mut RaState,
@@ -206,10 +206,9 @@ impl Memory {
         self.core.add_mapping(mapping)
     }
 
-    pub(crate) fn add_anon_shared(&mut self, size_bytes: u64, purpose: Purpose) -> OpenId {
+    pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
         let file = self.add_memory_file(size_bytes);
-        let mapping = self.core.mapping_mut(file);
-        (mapping.is_anon_shared, mapping.is_segment) = (true, purpose == Purpose::Segment);
+        self.core.mapping_mut(file).is_anon_shared = true;
         self.open(file)
     }
 

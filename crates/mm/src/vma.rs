@@ -203,6 +203,8 @@ pub struct Vma {
     pub ahead: Option<SwapAhead>,
     /// Lowest page that the area can grow down to (`VM_GROWSDOWN`); `None` if it does not grow.
     pub grows_to: Option<Vpn>,
+    /// A System V segment: no fault-around (B.5.1), and it never merges with a neighbour (E.4.6).
+    pub is_segment: bool,
 }
 
 /// The last window that an area read ahead from swap space (`swap_readahead_info`).
@@ -304,6 +306,7 @@ impl Vma {
             _ => false,
         };
         is_same_backing
+            && !self.is_segment
             && self.end == next.start
             && self.sharing == next.sharing
             && self.advice == next.advice

@@ -93,7 +93,10 @@ pub(crate) extern "C" fn entered(
     memory::before(&call);
     segment::before(&call);
     descriptor::before(&call);
-    buffers::before(&call);
+    // A write's data faults during the call, after its row.
+    if !is_write(call.sysno) {
+        buffers::before(&call);
+    }
     if process::before(&call) == process::Next::Returns {
         grace::enter_syscall(tail);
     }
@@ -104,6 +107,10 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     let sysno = sysno(number);
     if process::is_new_child(sysno, result) {
         process::start_child(vcpu);
+        if let Some((tail, thread)) = thread::thread_of(vcpu) {
+            let args = thread.args.get();
+            process::store_tid(&Call { tail, thread, vcpu, number, sysno, args });
+        }
         return;
     }
     let Some((tail, thread)) = thread::thread_of(vcpu) else { return };
@@ -125,11 +132,19 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     memory::after(&call, result);
     segment::after(&call, result);
     file::after(&call, result);
+    if is_write(sysno) {
+        buffers::before(&call);
+    }
     buffers::after(&call, result);
 }
 
 fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
+}
+
+/// Returns whether the call copies one piece of the program's memory into a file.
+pub(super) const fn is_write(sysno: Sysno) -> bool {
+    matches!(sysno, Sysno::Write | Sysno::Pwrite64)
 }
 
 /// Returns the low 32 bits, as the kernel reads an `int` argument.

@@ -166,5 +166,6 @@ pub(crate) fn restart_in_child(vcpu: u32, parent: u32) {
     if let (Some(before), Some((_, thread))) = (before, thread_of(vcpu)) {
         thread.announced.replace(before.announced.take());
         thread.blocked.set(before.blocked.get());
+        thread.args.set(before.args.get());
     }
 }

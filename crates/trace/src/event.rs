@@ -17,7 +17,7 @@
 //! | exit | 0 | 0 | exit status | 0 | [`ExitKind`] | - |
 //! | execve | 0 | 0 | 0 | row of [`Meta::execs`](crate::Meta::execs) | 0 | program |
 //! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
-//! | pread pwrite | for a copy: the position in the other file | bytes moved | file position | descriptor | [`io`] | file |
+//! | pread pwrite | for a copy: the position in the other file; otherwise, for a pwrite: address of the data, or 0 | bytes moved | file position | descriptor | [`io`] | file |
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |
 //! | `drop_caches` | 0 | 0 | 0 | 0 | 0 | file or all |

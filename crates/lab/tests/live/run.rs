@@ -54,7 +54,7 @@ fn run_of(suite: &Suite, name: &str, settings: &str) -> ScriptRun {
 #[test]
 fn scripts_differ_exactly_where_the_suite_says() {
     let suite = Suite::built_in().unwrap();
-    let step = if largefolio_testkit::lane::is_whole() { 1 } else { NR_SHARES };
+    let step = if largefolio_testkit::is_whole() { 1 } else { NR_SHARES };
     let names = suite.scripts.keys().step_by(step);
     let runs: Vec<ScriptRun> = names
         .flat_map(|name| ["madvise", "always"].map(|settings| run_of(&suite, name, settings)))

@@ -2,6 +2,7 @@
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
 use largefolio_linux::record::{RecordEnd, RecorderKind};
+use largefolio_trace::event::abi::MAP_SEGMENT;
 use largefolio_trace::event::{map_of, prot_of};
 use largefolio_trace::{ExitKind, LayoutKind, Op};
 
@@ -270,12 +271,8 @@ fn segments_of_system_v_are_shared_memory() {
     let len = 5 * 4096 + 1;
     let attached: Vec<_> = trace.of(Op::Mmap).into_iter().filter(|map| map.len == len).collect();
     let [p, q] = attached[..] else { panic!("attached: {attached:?}") };
-    let shared = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    assert!(
-        attached
-            .iter()
-            .all(|map| map.file.is_none() && map_of(map.flags) == shared.cast_unsigned())
-    );
+    let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS).cast_unsigned() | MAP_SEGMENT;
+    assert!(attached.iter().all(|map| map.file.is_none() && map_of(map.flags) == shared));
     assert_eq!((prot_of(p.flags), prot_of(q.flags)), (3, 1));
     assert_eq!(trace.count(Op::Write, None, p.addr, p.addr + len), 6 + 1);
     assert_eq!(trace.count(Op::Read, None, q.addr, q.addr + len), 6 + 1);

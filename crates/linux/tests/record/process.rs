@@ -152,6 +152,34 @@ fn a_forked_child_is_another_thread_with_its_own_exit() {
     assert_eq!(exits, [(0, 0, process), (1, 3, process), (2, 4, process)]);
 }
 
+#[test]
+fn the_kernel_stores_the_tid_of_a_child_into_its_memory() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = program(
+        r"
+        #include <sys/syscall.h>
+        #include <sched.h>
+        int main(void) {
+            pages(3);
+            fill(0, 3, 1);
+            for (int n = 0; n < 2; n++)
+                if (syscall(SYS_clone, SIGCHLD | (n ? CLONE_CHILD_SETTID : 0), 0, 0, p + 4096, 0) == 0)
+                    syscall(SYS_exit_group, 0);
+            int status;
+            wait(&status); wait(&status);
+            return 0;
+        }",
+        &["-D_GNU_SOURCE"],
+    );
+    let trace = record(&made.path, &[]);
+    let base = trace.mapping(3).addr;
+    let stores = |thread| trace.count(Op::Write, Some(thread), base, base + 3 * 4096);
+    assert_eq!([stores(1), stores(2)], [0, 1]);
+    assert_eq!(trace.count(Op::Write, Some(2), base + 4096, base + 2 * 4096), 1);
+}
+
 /// Checks that `thread`, forked by a first thread without others, uses only its own memory.
 fn assert_lies_in_its_memory(trace: &Recorded, thread: u32) {
     let pages = |addr: u64, len: u64| addr / 4096..(addr + len).div_ceil(4096);

@@ -33,12 +33,12 @@ impl Memory {
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
         let nr_pages = self.rules.fault_around_pages();
         let nr_pages = self.decided_around(fault, nr_pages);
-        let file = self.open_file(fault.open()).mapping;
         // A window of one page is just the fault itself (B.5.1).
-        if nr_pages <= 1 || self.core.mapping(file).is_segment {
+        if nr_pages <= 1 || fault.vma.is_segment {
             return false;
         }
         let Some(window) = self.around_window(fault, nr_pages) else { return false };
+        let file = self.open_file(fault.open()).mapping;
         let vma = fault.vma;
         let last = PageIndex(vma.index_of(window.last));
         let mut next = PageIndex(vma.index_of(window.first));

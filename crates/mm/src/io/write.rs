@@ -5,6 +5,7 @@
 
 use std::ops::Range;
 
+use super::copy::WriteData;
 use super::{CALL_BYTES_MAX, OutOfMemory};
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
@@ -25,13 +26,28 @@ impl Memory {
     /// # Errors
     /// Fails if no page is free.
     pub fn pwrite(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
-        self.write_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
+        self.write_with(open, ByteRange { pos, len_bytes }, None, |_, _, _| {})
+    }
+
+    /// [`Memory::pwrite`] of data in a process's memory, whose absent pages fault (A.7.5).
+    ///
+    /// # Errors
+    /// Fails if no page is free.
+    pub fn pwrite_from(
+        &mut self,
+        open: OpenId,
+        pos: u64,
+        len_bytes: u64,
+        source: WriteData,
+    ) -> Result<(), OutOfMemory> {
+        self.write_with(open, ByteRange { pos, len_bytes }, Some(source), |_, _, _| {})
     }
 
     pub(crate) fn write_with(
         &mut self,
         open: OpenId,
         ByteRange { pos, len_bytes }: ByteRange,
+        source: Option<WriteData>,
         mut put: impl FnMut(&mut Ram, Pfn, Range<u64>),
     ) -> Result<(), OutOfMemory> {
         self.begin_call();
@@ -49,15 +65,19 @@ impl Memory {
                 reserved.jump(old_end);
             }
         }
+        let mut copy = self.begin_copy(file, ByteRange { pos, len_bytes: end - pos }, source);
         while at < end && !self.core.work.is_spent() {
             if at == part_end {
                 part_end = self.part_of_write(file, at, end);
             }
             self.core.work.add(1);
-            let Some(entry) = self.find_for_write(file, at, part_end - at) else {
+            let piece_end = copy.end(at, part_end);
+            copy.is_new = self.core.find(file, PageIndex(at >> self.rules.page.shift())).is_none();
+            let Some(entry) = self.find_for_write(file, at, piece_end - at) else {
                 return Err(self.out_of_memory(at));
             };
-            let next = self.end_of(entry, part_end);
+            let next = self.end_of(entry, piece_end);
+            let Some(next) = self.copied(&mut copy, entry, at..next) else { continue };
             let shift = self.rules.page.shift();
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
             let is_unmarked = self.core.mapping(file).disk.write_unmarks;

@@ -77,7 +77,9 @@ impl Memory {
             return Err(MapError::Overlap { from: from.addr.0, to: to.addr.0 });
         }
         if old_end > vma.end {
+            let mut areas = self.space(mm).vmas.overlapping(old_start, old_end).into_iter();
             if self.rules.anon.remap == Remap::OneArea
+                || areas.any(|vma| self.moves_alone(&vma))
                 || from.len_bytes != to.len_bytes
                 || from.addr == to.addr
             {
@@ -122,6 +124,13 @@ impl Memory {
             self.free_tables(mm, old_start, old_start.plus(keep));
         }
         Ok(())
+    }
+
+    /// Whether one call cannot move other areas too: where its file's pages can be placed is the
+    /// filesystem's or the segment's choice (E.4.4).
+    fn moves_alone(&self, vma: &Vma) -> bool {
+        let Backing::File { open, .. } = vma.backing else { return false };
+        vma.is_segment || self.core.mapping(self.open_file(open).mapping).disk.places_aligned
     }
 
     fn move_areas(

@@ -21,6 +21,8 @@ pub struct Disk {
     pub zeroes_one_block: bool,
     /// Whether a write clears a folio's readahead marker.
     pub write_unmarks: bool,
+    /// Whether a write that lacks source pages tries smaller copies (A.7.5).
+    pub copies_short: bool,
 }
 
 /// Zeroing after the old end of a file that grows.
@@ -65,6 +67,7 @@ impl Disk {
         keeps_whole: KeepsWhole::Nothing,
         zeroes_one_block: false,
         write_unmarks: false,
+        copies_short: false,
     };
     /// ext4 with its default features.
     pub const EXT4: Self = Self {
@@ -74,6 +77,7 @@ impl Disk {
         keeps_whole: KeepsWhole::Dirty,
         zeroes_one_block: true,
         write_unmarks: false,
+        copies_short: true,
     };
     /// XFS. It also reserves space ahead of writes ([`super::reserve`]).
     pub const XFS: Self = Self {
@@ -83,6 +87,7 @@ impl Disk {
         keeps_whole: KeepsWhole::DirtyInParts,
         zeroes_one_block: false,
         write_unmarks: false,
+        copies_short: false,
     };
     /// btrfs without its experimental options.
     pub const BTRFS: Self = Self {
@@ -92,7 +97,11 @@ impl Disk {
         keeps_whole: KeepsWhole::Nothing,
         zeroes_one_block: false,
         write_unmarks: true,
+        copies_short: false,
     };
+
+    /// EROFS, which nothing writes to.
+    pub const EROFS: Self = Self { places_aligned: true, ..Self::OTHER };
 
     /// The traits of filesystem `name`, as written in recordings and traces. Any other
     /// `ext4-..` is a variant of ext4 that was not seen to align mappings.
@@ -101,7 +110,9 @@ impl Disk {
         match name {
             "xfs" => Self::XFS,
             "btrfs" | "btrfs-compressed" => Self::BTRFS,
-            "ext4" | "ext4-journal" => Self::EXT4,
+            // The driver of ext4 also mounts its predecessors.
+            "ext4" | "ext4-journal" | "ext3" | "ext2" => Self::EXT4,
+            "erofs" | "erofs-compressed" => Self::EROFS,
             _ if name.starts_with("ext4") => Self { places_aligned: false, ..Self::EXT4 },
             _ => Self::OTHER,
         }

@@ -19,6 +19,7 @@ fn area(start: u64, end: u64) -> Vma {
         is_armed: false,
         ahead: None,
         grows_to: None,
+        is_segment: false,
     }
 }
 

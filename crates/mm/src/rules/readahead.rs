@@ -28,6 +28,20 @@ pub struct ReadaheadRules {
     pub writes: WriteFolios,
     /// When a read call records its position (A.3.4).
     pub position: ReadPosition,
+    /// When a write call's absent source pages fault (A.7.5).
+    #[serde(default)]
+    pub write_source: WriteSource,
+}
+
+/// A.7.5: absent pages of the memory that a write call copies (`io/copy.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WriteSource {
+    /// \[..6.14\] they fault before each copy.
+    #[default]
+    FaultedFirst,
+    /// \[6.15+\] they end the copy early; the call faults them in and tries a smaller one.
+    Short,
 }
 
 /// A.3.3: one function for both entries, or two.
@@ -125,6 +139,7 @@ impl ReadaheadRules {
             forward_search: FullSearch::Beyond,
             writes: WriteFolios::Large,
             position: ReadPosition::AtEnd,
+            write_source: WriteSource::Short,
         }
     }
 }

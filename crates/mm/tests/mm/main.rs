@@ -7,4 +7,5 @@ mod anon;
 mod collapse;
 mod hugetlb;
 mod populate;
+mod source;
 mod writers;

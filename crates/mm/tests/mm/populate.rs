@@ -40,6 +40,29 @@ fn only_an_access_and_advice_wait_in_major_faults_b_2_5() {
 }
 
 #[test]
+fn some_filesystems_align_mappings_b_6_3() {
+    let config = Config { ram_bytes: 64 << 20, ..Config::new(Arch::X86_64) };
+    let mut memory = Memory::new(Rules::example(), &config).unwrap();
+    let mm = memory.new_space();
+    let mut is_aligned = |filesystem: &str| {
+        let file = memory.add_file(3 * BYTES, filesystem);
+        let open = memory.open(file);
+        let nr_aligned = (1..5).filter(|nr_less| {
+            let map = Map::file(open, 0, 3 * BYTES - (nr_less << 12), Prot::READ);
+            memory.mmap(mm, map).unwrap().0.is_multiple_of(BYTES)
+        });
+        nr_aligned.count() == 4
+    };
+    // Observed on 6.18.44.
+    for filesystem in ["ext2", "ext3", "ext4", "xfs", "btrfs", "erofs"] {
+        assert!(is_aligned(filesystem), "{filesystem}");
+    }
+    for filesystem in ["squashfs", "overlay", "ramfs"] {
+        assert!(!is_aligned(filesystem), "{filesystem}");
+    }
+}
+
+#[test]
 fn a_private_writable_mapping_is_populated_by_stores_b_2_5() {
     let (mut memory, mm, at) = cold(Prot::READ_WRITE);
     memory.populate(mm, at, BYTES).unwrap();

@@ -1,8 +1,8 @@
 //! The kernel's accesses to the program's memory during a system call.
 //!
 //! The kernel faults in a buffer like the program itself. Owns the meaning of the [`table`]'s
-//! lengths. Loads are recorded before the call, since most calls need them at once; stores after
-//! it, if it succeeded.
+//! lengths. Loads are recorded before the call, since most calls need them at once; a write's data
+//! after the call's row; stores after the call, if it succeeded.
 
 mod table;
 

@@ -47,9 +47,10 @@ fn moved(call: &Call, op: u32, fd: RawFd, at: At, bytes: u64) {
         At::Descriptor => sys::position(fd).map(|end| end.saturating_sub(bytes)),
     };
     let aux = u64::from(fd.cast_unsigned());
-    let event =
-        WireEvent { op, len: bytes, pos: pos.unwrap_or(0), aux, file, ..WireEvent::default() };
-    call.send(&event);
+    // Where the data of a write is. Its pages fault during the call, so their rows follow.
+    let addr = if super::is_write(call.sysno) { call.args[1] } else { 0 };
+    let (len, pos) = (bytes, pos.unwrap_or(0));
+    call.send(&WireEvent { op, addr, len, pos, aux, file, ..WireEvent::default() });
 }
 
 fn opened(call: &Call, result: u64) {

@@ -9,6 +9,9 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use super::sysno::Sysno;
 use super::{Call, execve, op};
+use crate::arch::Arch;
+use crate::arguments::Arguments;
+use crate::block::{Direction, touch_buffer};
 use crate::placed::Turn;
 use crate::wire::{BORROWS_MEMORY, Kind, NEW_PROCESS, SHARES_MEMORY, WireEvent};
 use crate::{grace, send, thread};
@@ -94,6 +97,19 @@ fn has(flags: u64, flag: i32) -> bool {
 pub(super) fn is_new_child(sysno: Sysno, result: i64) -> bool {
     let is_fork = matches!(sysno, Sysno::Fork | Sysno::Vfork | Sysno::Clone | Sysno::Clone3);
     is_fork && result == 0 && PID.load(Relaxed) != std::process::id()
+}
+
+/// Records the kernel's store of a new child's TID (`CLONE_CHILD_SETTID`) into the child's memory.
+pub(super) fn store_tid(call: &Call) {
+    if call.sysno != Sysno::Clone || !has(clone_flags(call), libc::CLONE_CHILD_SETTID) {
+        return;
+    }
+    // arm64 passes the TLS before it.
+    let at = match Arguments::kept().map(|kept| kept.arch) {
+        Some(Arch::Arm64) => call.args[4],
+        _ => call.args[3],
+    };
+    touch_buffer(call.tail, Direction::KernelWrites, at, size_of::<u32>() as u64);
 }
 
 pub(super) fn start_child(vcpu: u32) {

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
+use super::step::PageRun;
 use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
@@ -72,6 +73,13 @@ impl FaultReads {
 
     pub(super) fn left_out(&self, file: u32, index: u64) -> Option<&LeftOut> {
         self.left_out.iter().rev().find(|out| out.file == file && out.pages.contains(&index))
+    }
+
+    /// Returns the requests before the first folio that `step` left out of these pages.
+    pub(super) fn first_left_out(&self, step: usize, file: u32, run: PageRun) -> Option<u32> {
+        let overlaps = |pages: &Range<u64>| pages.start <= run.1 && run.0 < pages.end;
+        let of_step = self.left_out.iter().filter(|out| (out.step, out.file) == (step, file));
+        of_step.filter(|out| overlaps(&out.pages)).map(|out| out.nr_requests).min()
     }
 
     /// Returns the step of the last fault that waited for the page's request, but for an earlier

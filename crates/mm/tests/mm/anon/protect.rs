@@ -7,7 +7,7 @@ use largefolio_mm::fault::{Access, FaultError};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::rules::anon::{AnonRules, MapStack, Regain};
-use largefolio_mm::units::{Order, PageSize, Vaddr};
+use largefolio_mm::units::{AddrRange, Order, PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Purpose};
 
 use crate::anon::world::{PAGE, World, addr, sizes, thp};
@@ -117,6 +117,19 @@ fn a_system_v_segment_has_no_fault_around_b_5_1() {
         assert_eq!(faults(&mut world, 0..64, Access::Write), 64);
         world.advise(world.mm, 0, 64, Madvice::Dontneed);
         assert_eq!(faults(&mut world, 0..64, Access::Read), expected, "{purpose:?}");
+    }
+}
+
+#[test]
+fn areas_of_a_segment_stay_split_and_move_alone_e_4_6() {
+    for (purpose, nr_areas) in [(Purpose::Memory, 1), (Purpose::Segment, 3)] {
+        let mut world = World::new(AnonRules::stock());
+        map_shared(&mut world, 64, purpose);
+        close_and_open(&mut world, 16..32);
+        assert_eq!(world.memory.space(world.mm).vmas.len(), nr_areas, "{purpose:?}");
+        let range = |first| AddrRange { addr: addr(first), len_bytes: 32 * PAGE };
+        let moved = world.memory.mremap(world.mm, range(8), range(200));
+        assert_eq!(moved.is_ok(), nr_areas == 1, "{purpose:?}");
     }
 }
 

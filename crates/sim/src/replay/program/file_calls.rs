@@ -7,10 +7,11 @@
 //! when the first descriptor closes. Opening the traced program for writing fails, because it is
 //! running.
 
-use largefolio_mm::io::Fadvice;
-use largefolio_mm::units::ByteRange;
+use largefolio_mm::io::{Fadvice, WriteData};
+use largefolio_mm::units::{ByteRange, Vaddr};
 use largefolio_mm::vma::OpenId;
 use largefolio_trace::event::abi::{O_ACCMODE, O_CLOEXEC};
+use largefolio_trace::event::io;
 use largefolio_trace::{Event, FileId, Op};
 
 use crate::gaps::{IGNORED, NO_COPY_UP, OVERLAY};
@@ -107,7 +108,12 @@ impl Cell {
             }
             Op::Pwrite => {
                 self.write_through(open);
-                self.change(|memory| memory.pwrite(open, event.pos, event.len))?;
+                match self.data_of(process, event) {
+                    Some(data) => {
+                        self.change(|memory| memory.pwrite_from(open, event.pos, event.len, data))?
+                    }
+                    None => self.change(|memory| memory.pwrite(open, event.pos, event.len))?,
+                }
                 // Takes the size from the model, in which an empty write does not extend a file.
                 self.program.files[file].size_bytes =
                     self.memory.core().mapping(mapping).size_bytes;
@@ -128,6 +134,17 @@ impl Cell {
         }
         Ok(())
     }
+
+    /// Returns where a write call's data is, if one segment contains it.
+    fn data_of(&self, process: ProcessNr, event: &Event) -> Option<WriteData> {
+        let space = self.program.space(process);
+        let is_plain = event.flags & (io::DIRECT | io::PIPE | io::COPY) == 0 && event.addr != 0;
+        let segment = space.segments.find(event.addr).filter(|_| is_plain)?;
+        let end = event.addr.checked_add(event.len)?;
+        let addr = Vaddr(segment.place(event.addr));
+        (end <= segment.end).then_some(WriteData { mm: space.mm, addr })
+    }
+
     /// Makes a descriptor a writer after a write call. Skipped if the descriptor is closed here:
     /// the program wrote through a duplicate, and no later event would end the writer.
     fn write_through(&mut self, open: OpenId) {

@@ -50,6 +50,15 @@ impl<'a> FileComparison<'a> {
         }
     }
 
+    /// Notes that the read of a folio was complete when the current step's fault ran fault-around.
+    pub(super) fn explain_run(&mut self, (file, first, last): (u32, u64, u64)) {
+        let step = self.verdict.nr_steps;
+        if let Some(nr_requests) = self.replay.early_in(step, file, (first, last)) {
+            let known = self.learned.early.entry(step).or_default();
+            *known = nr_requests.max(*known);
+        }
+    }
+
     /// Notes the faults that mapped pages which the kernel has not mapped.
     pub(super) fn explain_less(&mut self, area: u32, (first, last): PageRun) {
         for index in first..=last {

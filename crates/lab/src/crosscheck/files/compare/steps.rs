@@ -115,6 +115,9 @@ impl FileComparison<'_> {
             return;
         }
         self.verdict.compare(Aspect::Around, at, &kernel.around, &model.around);
+        for run in kernel.around.iter().filter(|run| !model.around.contains(run)) {
+            self.explain_run(*run);
+        }
         let was_mapped = kernel.around.is_empty() && kernel.handler.is_empty();
         match (was_mapped, model.was_mapped) {
             (true, false) => self.explain_more(area, (index, index)),

@@ -4,7 +4,7 @@ use largefolio_mm::core::in_flight::Completion;
 use largefolio_mm::units::PageIndex;
 
 use super::super::body::FileSteps;
-use super::super::step::Action;
+use super::super::step::{Action, PageRun};
 use super::FileReplay;
 
 impl FileReplay {
@@ -45,6 +45,13 @@ impl FileReplay {
     pub(in super::super) fn early(&self, area: u32, index: u64) -> Option<(usize, u32)> {
         let out = self.reads.left_out(self.file_of_area(area)?, index)?;
         Some((out.step, self.completion(out.step).nr_early.saturating_add(out.nr_requests)))
+    }
+
+    /// Fault-around found a folio in these pages, and the model's fault none: returns the requests
+    /// that must have completed earlier, if the model's fault skipped one that it was reading.
+    pub(in super::super) fn early_in(&self, step: usize, file: u32, run: PageRun) -> Option<u32> {
+        let nr_requests = self.reads.first_left_out(step, file, run)?;
+        Some(self.completion(step).nr_early.saturating_add(nr_requests))
     }
 
     /// The model has a page present and the kernel has not: returns the step whose reads must have
