@@ -37,6 +37,37 @@ fn rules_of_another_kernel_are_told_apart() {
     assert_told_apart("cow", [((6, 12), "6.16"), ((6, 16), "6.12"), ((7, 2), "6.12")], 20);
 }
 
+/// Faults are counted in these programs: mprotect and back, shared memory, System V segments,
+/// `MAP_STACK`, `MADV_PAGEOUT` (docs/behaviour E.5.1, B.6.6, B.5.1, D.1.6, P.4.4).
+#[test]
+fn faults_of_programs_are_judged() {
+    let all = recordings("entries");
+    let (mut nr_programs, mut nr_faults) = (0, 0);
+    for recording in &all {
+        let verdicts = recording.check(None).unwrap();
+        let differing = verdicts.iter().find(|one| !one.is_equal());
+        assert!(differing.is_none(), "{}: {:?}", recording.name, differing.unwrap().differences);
+        nr_programs += verdicts.len();
+        nr_faults += verdicts.iter().map(|one| one.nr_compared(Aspect::NrFaults)).sum::<u64>();
+    }
+    assert!(nr_programs >= 360 && nr_faults > 10_000, "{nr_programs} programs, {nr_faults} faults");
+    let differ = |release: &str, rules: &str| -> usize {
+        let kernel = Kernel::parse(rules).unwrap();
+        let of_release = all.iter().filter(|one| one.header.release.starts_with(release));
+        let rows = of_release.flat_map(|one| rows(one, Some(&kernel)));
+        rows.filter(|row| !row.is_equal()).count()
+    };
+    for (release, rules, nr_min) in [
+        ("6.1.", "6.1+page=4K+anon.regain=never", 5),
+        ("6.12.", "6.12+page=4K+anon.regain=never", 5),
+        ("6.12.", "6.12+page=4K+anon.map_stack=ignored", 5),
+        ("7.3.", "7.3+page=4K+anon.regain=never", 5),
+    ] {
+        let nr_different = differ(release, rules);
+        assert!(nr_different >= nr_min, "{release} under {rules}: {nr_different}");
+    }
+}
+
 /// Counts the compared `smaps` areas and the differing programs under a kernel's rules.
 fn statistics(rules: Option<&str>) -> (u64, usize) {
     let kernel = rules.map(|name| Kernel::parse(name).unwrap());

@@ -112,3 +112,39 @@ fn table(kernels: &BTreeMap<String, KernelRow>) -> String {
     }
     lines.join("\n")
 }
+
+/// Recorded on 6.18.44: the second request of a forced window is complete before the fault that
+/// waited for the first one runs fault-around.
+const EARLY_REQUEST: &str = "\
+# kernel=6.18.44-fc-v657 arch=x86-64 variant=live_6.18_amd64 fs=ext4 read_ahead_kb=128 \
+max_sectors_kb=512 fault_around_bytes=65536 prot=r map=shared advice=hugerandom \
+pattern=ops page=4096 file_pages=6 file_bytes=24576 n=100 seed=0 opens=1 skew=0 \
+settle=1500 resid_before=0 minflt=0 majflt=1 ra_pages=32 events=511 lost=0\n\
+N 0 open=0 first=0 pages=6 prot=r map=shared advice=hugerandom addr=0x400000000000\n\
+B 5 0 100 0\n\
+S sync 5 1 0 0 0 32 0 -1\n\
+S unbounded 5 1 0\n\
+A 5 0\n\
+G 5 5\n\
+T 1\n\
+F 1\n\
+S order 0 9 512 512 32\n\
+A 0 2\n\
+S unbounded 4 2 512\n\
+A 4 0\n\
+W 0 5\n\
+F 1\n\
+E 0\n\
+P 0..5\n\
+K 0 +4 head\n\
+M Rss: 24 kB\n\
+M ShmemPmdMapped: 0 kB\n\
+M FilePmdMapped: 0 kB\n";
+
+#[test]
+fn a_request_that_is_complete_early_explains_a_run_of_fault_around() {
+    let recording = Recording::<FileSteps>::parse("here", EARLY_REQUEST).unwrap();
+    let verdict = recording.check(None).unwrap();
+    assert_eq!(verdict.differences, []);
+    assert_eq!((verdict.nr_in_flight, verdict.nr_compared(Aspect::Around)), (1, 1));
+}
