@@ -23,6 +23,8 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::AtomicBool;
+use std::sync::atomic::Ordering::Relaxed;
 
 use crate::spin::Spin;
 use crate::tail::Tail;
@@ -54,6 +56,7 @@ const DECIDING: c_int = libc::MAP_SHARED
     | libc::MAP_HUGE_MASK << libc::MAP_HUGE_SHIFT;
 
 static TURNS: Spin = Spin::new();
+static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
     static WISH: Cell<Option<Wish>> = const { Cell::new(None) };
@@ -100,6 +103,11 @@ pub(crate) fn start() {
     unsafe { imports::replace(c"mmap64", mmap64 as *const c_void) };
 }
 
+/// Whether QEMU has let the kernel choose.
+pub(crate) fn is_active() -> bool {
+    IS_ACTIVE.load(Relaxed)
+}
+
 /// Notes that the calling thread's call lets the kernel choose an address, until its turn ends.
 pub(crate) fn wish(wish: Wish) {
     WISH.set(Some(wish));
@@ -116,6 +124,7 @@ unsafe extern "C" fn mmap64(
 ) -> *mut c_void {
     let is_search = (prot, flags, fd, pos) == (libc::PROT_NONE, RESERVING, -1, 0);
     if is_search && let Some(wish) = WISH.get() {
+        IS_ACTIVE.store(true, Relaxed);
         let flags = wish.flags & DECIDING | libc::MAP_NORESERVE;
         if let Some(found) = sys::map_anywhere(len, flags, wish.fd, wish.pos) {
             return found;

@@ -38,8 +38,9 @@ fn the_kernel_chooses_where_mappings_are() {
     let made = program(MAPS, &["-O1", "-w"]);
     for kind in ["huge", "reserve", "plain"] {
         let plain = Command::new(&made.path).arg(kind).status().expect("a run").code();
-        let recorded = record(&made.path, &[kind]).outcome.ended;
-        assert_eq!(Some(recorded.exit_code().into()), plain, "{kind}");
+        let outcome = record(&made.path, &[kind]).outcome;
+        assert_eq!(Some(outcome.ended.exit_code().into()), plain, "{kind}");
+        assert_eq!(outcome.warnings, [""; 0], "{kind}");
     }
 }
 

@@ -196,8 +196,10 @@ impl Touch<'_> {
     fn messages(&self, addr: u64, count: u64) {
         let is_stored = self.direction == Direction::KernelWrites;
         let count = if is_stored { self.result } else { count };
-        for at in (addr..).step_by(MMSGHDR_BYTES as usize).take(count.min(VECTORS_MAX) as usize) {
-            let received = || guest::word_at(at + MSGHDR_BYTES).map_or(0, |word| low(word).into());
+        for nr in 0..count.min(VECTORS_MAX) {
+            let at = addr.wrapping_add(nr * MMSGHDR_BYTES);
+            let received =
+                || guest::word_at(at.wrapping_add(MSGHDR_BYTES)).map_or(0, |word| low(word).into());
             self.message(at, if is_stored { received() } else { DATA_MAX });
         }
     }

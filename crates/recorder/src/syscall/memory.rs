@@ -93,7 +93,7 @@ pub(super) fn after(call: &Call, result: u64) {
         Sysno::Brk => brk(call, result),
         Sysno::Mlock => lock(call, LOCK_CURRENT),
         Sysno::Mlock2 => {
-            lock(call, if a3 & MLOCK_ONFAULT == 0 { LOCK_CURRENT } else { LOCK_ON_FAULT })
+            lock(call, if a3 & MLOCK_ONFAULT == 0 { LOCK_CURRENT } else { LOCK_ON_FAULT });
         }
         Sysno::Munlock => lock(call, 0),
         Sysno::Mlockall => call.send(&WireEvent { flags: low(a1), ..event(op::MLOCK, 0, 0) }),

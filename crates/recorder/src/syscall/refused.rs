@@ -8,7 +8,7 @@ use super::{Call, low, memory};
 use crate::arch::Arch;
 use crate::arguments::Arguments;
 use crate::wire::Kind;
-use crate::{layout, send, sys};
+use crate::{layout, placed, send, sys};
 
 /// Calls that programs cannot do without in the same way: name, numbers on x86-64 and
 /// arm64. QEMU 7.2 does not know these. (It does not know clone3 and rseq either, but the C library
@@ -51,7 +51,7 @@ fn name_of(call: &Call, error: i32) -> Option<&'static str> {
             Some("prctl(PR_SET_THP_DISABLE)")
         }
         (Sysno::Mmap, libc::EINVAL | libc::ENOMEM)
-            if low(a4) & libc::MAP_HUGETLB.cast_unsigned() != 0 =>
+            if low(a4) & libc::MAP_HUGETLB.cast_unsigned() != 0 && !placed::is_active() =>
         {
             Some("mmap(MAP_HUGETLB)")
         }

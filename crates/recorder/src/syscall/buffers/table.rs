@@ -207,12 +207,11 @@ rows! {
     SYS_writev: 20, 66, [loads(1, Vector(2))];
 }
 
-static X86_64: [u8; NR_KNOWN] = numbers(Arch::X86_64);
-static ARM64: [u8; NR_KNOWN] = numbers(Arch::Arm64);
+static X86_64: [&[Buffer]; NR_KNOWN] = table(Arch::X86_64);
+static ARM64: [&[Buffer]; NR_KNOWN] = table(Arch::Arm64);
 
-/// Returns each call's row, counted from 1; 0 for no row.
-const fn numbers(arch: Arch) -> [u8; NR_KNOWN] {
-    let mut table = [0; NR_KNOWN];
+const fn table(arch: Arch) -> [&'static [Buffer]; NR_KNOWN] {
+    let mut table: [&[Buffer]; NR_KNOWN] = [&[]; NR_KNOWN];
     let mut index = 0;
     while index < ROWS.len() {
         let number = match arch {
@@ -220,7 +219,7 @@ const fn numbers(arch: Arch) -> [u8; NR_KNOWN] {
             Arch::Arm64 => ROWS[index].arm64,
         };
         if number != NONE {
-            table[number] = index as u8 + 1;
+            table[number] = ROWS[index].buffers;
         }
         index += 1;
     }
@@ -232,7 +231,5 @@ pub(super) fn buffers_of(arch: Arch, number: i64) -> &'static [Buffer] {
         Arch::X86_64 => &X86_64,
         Arch::Arm64 => &ARM64,
     };
-    let row = usize::try_from(number).ok().and_then(|number| table.get(number).copied());
-    let row = row.and_then(|row| ROWS.get(usize::from(row).checked_sub(1)?));
-    row.map_or(&[], |row| row.buffers)
+    usize::try_from(number).ok().and_then(|number| table.get(number)).copied().unwrap_or(&[])
 }
