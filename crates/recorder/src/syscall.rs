@@ -133,7 +133,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     segment::after(&call, result);
     file::after(&call, result);
     if is_write(sysno) {
-        buffers::before(&call);
+        buffers::written(&call, result);
     }
     buffers::after(&call, result);
 }
@@ -143,7 +143,7 @@ fn sysno(number: i64) -> Sysno {
 }
 
 /// Returns whether the call copies one piece of the program's memory into a file.
-pub(super) const fn is_write(sysno: Sysno) -> bool {
+const fn is_write(sysno: Sysno) -> bool {
     matches!(sysno, Sysno::Write | Sysno::Pwrite64)
 }
 

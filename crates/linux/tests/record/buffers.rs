@@ -47,6 +47,7 @@ int main(int argc, char **argv) {
     syscall(SYS_getdents64, open("/", O_RDONLY), page(23), 4096);
     read(file, page(24), 0);                     /* nothing moves */
     read(-1, page(25), 100);
+    write(-1, page(26), 10);
     fill(63, 1, 1);
     return 0;
 }
@@ -76,6 +77,7 @@ fn the_buffers_of_calls_are_references() {
     for page in [11, 12, 18, 21, 22] {
         assert_eq!(loads(&trace, page), 1, "page {page}");
     }
+    assert_eq!(loads(&trace, 26), 0, "not written");
     for page in [7, 18, 21, 22, 24, 25, 26] {
         assert_eq!(stores(&trace, page), 0, "page {page}");
     }

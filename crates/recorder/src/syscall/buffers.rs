@@ -91,7 +91,12 @@ impl Size {
 }
 
 pub(super) fn before(call: &Call) {
-    touch_all(call, Direction::KernelReads, 0);
+    touch_all(call, Direction::KernelReads, DATA_MAX);
+}
+
+/// Records the loads of a write, which moved `result` bytes.
+pub(super) fn written(call: &Call, result: u64) {
+    touch_all(call, Direction::KernelReads, result);
 }
 
 pub(super) fn after(call: &Call, result: u64) {
@@ -120,7 +125,7 @@ impl Touch<'_> {
     fn buffer(&self, buffer: &Buffer, addr: u64) {
         let arg = |index: usize| self.call.args[index];
         let len = match buffer.len {
-            Len::Data(of) => return self.range(addr, arg(of).min(DATA_MAX)),
+            Len::Data(of) => return self.range(addr, arg(of).min(self.result).min(DATA_MAX)),
             Len::Result => return self.range(addr, self.result.min(DATA_MAX)),
             Len::Vector(count) => {
                 let data_max = self.data_max();
