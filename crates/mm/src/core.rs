@@ -58,7 +58,7 @@ use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
-use crate::units::{MappingId, Order, PageIndex, Pfn};
+use crate::units::{MappingId, Order, PageIndex, PageSize, Pfn};
 use dirty::Dirty;
 use groups::Groups;
 use largefolio_bulk::plan::Plan;
@@ -99,6 +99,7 @@ impl NewFolio {
 /// All state except processes and open files, which [`crate::memory::Memory`] adds.
 #[derive(Debug)]
 pub struct Core {
+    page: PageSize,
     /// Free memory.
     pub buddy: Buddy,
     /// The existing folios of files and processes.
@@ -125,8 +126,15 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(buddy: Buddy, hugetlb: Hugetlb, ram: Ram, mapcount: MapcountRules) -> Self {
+    pub(crate) fn new(
+        page: PageSize,
+        buddy: Buddy,
+        hugetlb: Hugetlb,
+        ram: Ram,
+        mapcount: MapcountRules,
+    ) -> Self {
         Self {
+            page,
             buddy,
             folios: FolioTable::new(),
             ram,
@@ -270,7 +278,8 @@ impl Core {
         folio.refs = order.nr_pages();
         folio.group = self.groups.current();
         let id = self.folios.insert(folio);
-        if !is_slow && !self.mapping(file).is_zero_filled && self.in_flight.add(id) {
+        let is_read = !self.mapping(file).is_zero_filled && !self.is_in_hole(file, index, last);
+        if !is_slow && is_read && self.in_flight.add(id) {
             self.folios.get_mut(id).is_locked = true;
         }
         let tree = &mut self.mapping_mut(file).tree;
@@ -288,6 +297,15 @@ impl Core {
         self.counters.count_inserted(order);
         self.observe(Observed::Insertion { mapping: file, index, order });
         Ok(id)
+    }
+
+    /// Whether nothing of pages `first` to `last` is in storage, so they are filled without a read.
+    /// Known only of files whose extents are known.
+    fn is_in_hole(&self, file: MappingId, first: PageIndex, last: PageIndex) -> bool {
+        let mapping = self.mapping(file);
+        let shift = self.page.shift();
+        let bytes = first.0 << shift..(last.0 + 1) << shift;
+        mapping.reservations.as_ref().is_some_and(|space| !space.has_data_in(bytes))
     }
 
     /// Allocates a folio's frames. An order above `min` must not go below the lowest mark (I.6).

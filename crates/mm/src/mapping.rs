@@ -56,6 +56,8 @@ pub struct Mapping {
     pub tree: Tree,
     /// File size in bytes.
     pub size_bytes: u64,
+    /// File size in storage: up to the last byte written back, or the size set by a truncation.
+    pub(crate) stored_bytes: u64,
     /// Orders that the filesystem allows.
     pub orders: OrderRange,
     /// The base page size if the smallest order is a preference rather than a limit (K.1.4).
@@ -95,6 +97,7 @@ impl Mapping {
         Self {
             tree: Tree::new(),
             size_bytes,
+            stored_bytes: size_bytes,
             orders,
             soft_min: None,
             control: FileOrders::KERNEL,

@@ -151,7 +151,7 @@ impl Memory {
         let nr_pinned = buddy.nr_allocated_pages();
         let zero_pfn =
             buddy.alloc(Order::ZERO, MigrateType::Unmovable).ok_or(MemoryError::NoPage)?;
-        let mut core = Core::new(buddy, hugetlb, ram, mapcount);
+        let mut core = Core::new(rules.page, buddy, hugetlb, ram, mapcount);
         core.work.add(steps);
         core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;

@@ -65,6 +65,19 @@ fn model_equals_the_recorded_kernels() {
     }
 }
 
+/// Random workloads on XFS: a new length writes back dirty folios, and a page in a hole waits for no
+/// read (docs/differences.md, "a new length, and holes").
+#[test]
+fn a_new_length_and_holes_on_xfs_are_followed() {
+    let all = recordings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/xfs"));
+    assert_eq!(all.len(), 3);
+    for one in all {
+        let verdict = one.check(None).unwrap();
+        assert!(verdict.is_equal(), "{}: {:?}", one.name, verdict.differences);
+        assert_eq!(verdict.nr_in_flight + verdict.nr_waits, 0, "{}", one.name);
+    }
+}
+
 #[derive(Default)]
 struct KernelRow {
     nr_equal: u64,

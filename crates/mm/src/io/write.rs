@@ -61,6 +61,7 @@ impl Memory {
             && let Some(old_end) = old_end.take()
         {
             self.zero_tail(file, old_end);
+            self.write_beyond(file, old_end, pos);
             if let Some(reserved) = self.core.mapping_mut(file).reservations.as_mut() {
                 reserved.jump(old_end);
             }
@@ -103,7 +104,8 @@ impl Memory {
 
     /// Reads the page with byte `pos`, so the bytes after the end of the file can be zeroed.
     /// Without memory the filesystem would fail the call; the model continues.
-    pub(crate) fn zero_tail(&mut self, file: MappingId, pos: u64) {
+    /// Returns whether it zeroed anything.
+    pub(crate) fn zero_tail(&mut self, file: MappingId, pos: u64) -> bool {
         let mapping = self.core.mapping(file);
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
         let at = PageIndex(pos >> self.rules.page.shift());
@@ -111,7 +113,7 @@ impl Memory {
         let is_needed = mapping.disk.old_end != OldEnd::Untouched
             && (has_data || cached.is_some_and(|folio| folio.is_dirty));
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
-            return;
+            return false;
         }
         let order = mapping.orders.min;
         let index = PageIndex(order.round_down(pos >> self.rules.page.shift()));
@@ -127,6 +129,7 @@ impl Memory {
             (folio.nr_clean, folio.is_written_whole) = (0, false);
             self.core.set_dirty(entry.folio);
         }
+        true
     }
 
     /// Returns the end of the write part that begins at `pos`: `end`, or the end of the

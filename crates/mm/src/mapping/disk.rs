@@ -23,6 +23,8 @@ pub struct Disk {
     pub write_unmarks: bool,
     /// Whether a write that lacks source pages tries smaller copies (A.7.5).
     pub copies_short: bool,
+    /// Whether a new length makes it write back data beyond the length in storage.
+    pub writes_new_length: bool,
 }
 
 /// Zeroing after the old end of a file that grows.
@@ -54,7 +56,8 @@ pub enum KeepsWhole {
     Nothing,
     /// All dirty folios.
     Dirty,
-    /// Dirty folios that were not written as a whole by one write.
+    /// Dirty folios that were not written as a whole by one write, or were written back before: the
+    /// filesystem then keeps the state of each block.
     DirtyInParts,
 }
 
@@ -68,6 +71,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
         copies_short: false,
+        writes_new_length: false,
     };
     /// ext4 with its default features.
     pub const EXT4: Self = Self {
@@ -78,6 +82,7 @@ impl Disk {
         zeroes_one_block: true,
         write_unmarks: false,
         copies_short: true,
+        writes_new_length: false,
     };
     /// XFS. It also reserves space ahead of writes ([`super::reserve`]).
     pub const XFS: Self = Self {
@@ -88,6 +93,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
         copies_short: false,
+        writes_new_length: true,
     };
     /// btrfs without its experimental options.
     pub const BTRFS: Self = Self {
@@ -98,6 +104,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: true,
         copies_short: false,
+        writes_new_length: false,
     };
 
     /// EROFS, which nothing writes to.

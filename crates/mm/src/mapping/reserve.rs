@@ -24,6 +24,8 @@
 //! Invariants:
 //! - I1: extents are sorted, non-empty and do not overlap; no two reservations touch.
 
+use std::ops::Range;
+
 use crate::units::PageSize;
 
 /// Block size (the default of `mkfs.xfs`).
@@ -127,6 +129,14 @@ impl Reservations {
         self.extents
             .get(at)
             .is_some_and(|extent| extent.first <= block && extent.kind != ExtentKind::Unwritten)
+    }
+
+    /// Whether any block with these bytes has data that must be read.
+    pub(crate) fn has_data_in(&self, bytes: Range<u64>) -> bool {
+        let (first, end) = (bytes.start / BLOCK_BYTES, bytes.end.div_ceil(BLOCK_BYTES));
+        let at = self.extents.partition_point(|extent| extent.end <= first);
+        let mut within = self.extents[at..].iter().take_while(|extent| extent.first < end);
+        within.any(|extent| extent.kind != ExtentKind::Unwritten)
     }
 
     /// Sets the file size and frees everything beyond it. The kernel may write back data for this.

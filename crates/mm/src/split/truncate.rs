@@ -33,10 +33,12 @@ impl Memory {
         let mapping = self.core.mapping_mut(file);
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
         let disk = mapping.disk;
+        let mut has_zeroed = false;
         if size_bytes > old_bytes {
-            self.zero_tail(file, old_bytes);
+            has_zeroed = self.zero_tail(file, old_bytes);
+            self.write_beyond(file, old_bytes, size_bytes);
         } else if disk.new_end == NewEnd::ZeroedFirst {
-            self.zero_tail(file, size_bytes);
+            has_zeroed = self.zero_tail(file, size_bytes);
         }
         if let Some(space) = self.core.mapping_mut(file).reservations.as_mut() {
             if size_bytes > old_bytes {
@@ -55,6 +57,31 @@ impl Memory {
         if size_bytes <= old_bytes && disk.new_end == NewEnd::ZeroedLast {
             self.zero_tail(file, size_bytes);
         }
+        self.write_new_length(file, old_bytes, has_zeroed);
+    }
+
+    /// Writes back dirty folios that extend into the bytes from the old end of a file to `to`, on a
+    /// filesystem that skips zeroing there only if the cache is clean.
+    pub(crate) fn write_beyond(&mut self, file: MappingId, old_bytes: u64, to: u64) {
+        let (mapping, page) = (self.core.mapping(file), self.rules.page);
+        if mapping.disk.writes_new_length {
+            let (first, end) = (page.pages_in(old_bytes), page.pages_in(to));
+            self.write_back(file, PageRange { first, end });
+        }
+    }
+
+    /// Writes back data beyond the length in storage before a new length is stored, so that no
+    /// block there is read before it was written.
+    fn write_new_length(&mut self, file: MappingId, old_bytes: u64, has_zeroed: bool) {
+        let mapping = self.core.mapping(file);
+        let (new, stored) = (mapping.size_bytes, mapping.stored_bytes);
+        let is_written = stored < new && (has_zeroed || old_bytes != stored);
+        if mapping.disk.writes_new_length && is_written {
+            let page = self.rules.page;
+            let (first, end) = (stored >> page.shift(), page.pages_in(new));
+            self.write_back(file, PageRange { first, end });
+        }
+        self.core.mapping_mut(file).stored_bytes = new;
     }
 
     /// Punches a hole into a file (`FALLOC_FL_PUNCH_HOLE`). Private copies of its pages stay.
