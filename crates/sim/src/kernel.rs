@@ -200,7 +200,7 @@ impl Kernel {
     /// Returns the gaps of the rules, then those of the system that they describe.
     pub(crate) fn all_gaps(&self) -> impl Iterator<Item = Gap> {
         let unverified = self.unverified.iter().map(|unverified| {
-            Gap::new(GapKind::Kernel, self.name.clone(), unverified.reason.clone())
+            Gap::new(GapKind::Kernel, parts(&self.name).0, unverified.reason.clone())
         });
         unverified.chain(self.gaps.iter().cloned())
     }

@@ -158,7 +158,7 @@ fn a_newer_kernel_gets_the_newest_rules_and_a_note() {
 fn unverified_kernels_are_marked_everywhere() {
     const NOTE: &str = "no recording checks the rules of 6.6";
     const SHOWN: &str = "not checked: no recording of a real kernel checks the rules of \
-                         6.6+page=64K: ";
+                         6.6: ";
     let place = Place::with_trace();
     let args = "predict mix.folio --kernel 6.6+page=64K,6.12 --machine altra";
     let output = place.run(&format!("{args} --json"));

@@ -11,6 +11,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::disk::open_regular;
 use rustix::fs::{AtFlags, CWD, IFlags, StatxAttributes, StatxFlags};
 
 use crate::filesystem;
@@ -183,8 +184,7 @@ impl Ground for Here {
     }
 
     fn is_journalled(&self, path: &Path) -> bool {
-        let flags =
-            fs::File::open(path).ok().and_then(|file| rustix::fs::ioctl_getflags(file).ok());
+        let flags = open_regular(path).ok().and_then(|file| rustix::fs::ioctl_getflags(file).ok());
         flags.is_some_and(|flags| flags.contains(IFlags::JOURNALING))
     }
 
@@ -192,7 +192,7 @@ impl Ground for Here {
         let of_file = rustix::fs::statx(CWD, path, AtFlags::empty(), StatxFlags::BASIC_STATS);
         let is_marked = of_file
             .is_ok_and(|of_file| of_file.stx_attributes.contains(StatxAttributes::COMPRESSED));
-        is_marked || fs::File::open(path).is_ok_and(|file| extents::has_encoded(&file))
+        is_marked || open_regular(path).is_ok_and(|file| extents::has_encoded(&file))
     }
 }
 

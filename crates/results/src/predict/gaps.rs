@@ -13,7 +13,8 @@ use crate::figures;
 pub(crate) fn sentences(rows: &[Outcome], nr_references: u64) -> Vec<String> {
     let mut by_gap: BTreeMap<&Gap, Vec<&str>> = BTreeMap::new();
     for row in rows {
-        for gap in &row.gaps {
+        // A warning of the trace has a note of its own.
+        for gap in row.gaps.iter().filter(|gap| !gap.instead.is_empty()) {
             let kernels = by_gap.entry(gap).or_default();
             if !kernels.contains(&row.kernel.as_str()) {
                 kernels.push(&row.kernel);
@@ -56,7 +57,6 @@ fn sentence(gap: &Gap, nr_references: u64) -> String {
             let nr = figures::count(gap.nr_calls.unwrap_or_default());
             format!("not modelled: {what} ({instead}), called {nr} times.")
         }
-        GapKind::Recording if instead.is_empty() => format!("trace warning: {what}"),
         GapKind::Recording => format!("not in the trace: {what}; {instead}."),
     }
 }

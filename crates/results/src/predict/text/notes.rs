@@ -142,6 +142,7 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(window_refused(report));
     notes.extend(report.rows.iter().filter_map(huge_pages));
     notes.dedup();
+    notes.extend(report.trace.warnings.iter().map(|warning| format!("trace warning: {warning}")));
     notes
 }
 
