@@ -10,6 +10,7 @@
 #   studies' numbers, calibrating      minutes; the gate calibrates once
 #   cases of a property past 64        each run tries other ones (largefolio_testkit::cases)
 #   long runs of random programs       ten times the programs, twenty times the damaged traces
+#   1,000 random scripts               recorded, predicted and run plainly (`crosscheck run`); the gate judges some scripts
 #   pages in a browser                 chromium; the gate checks their text
 #   manual pages, completions          read by groff, mandoc, zsh and fish
 #   wheel in a fresh environment       downloads and builds; `make test` tests the same module as cargo built it

@@ -3,7 +3,7 @@
  *   script FOLDER 'STEP; STEP; ..'
  *
  * A step is a word and its arguments. Areas and files have numbers from 0 to 15. Sizes are bytes, with K
- * or M. Calls that fail are ignored, and an access is cut to its area. docs/guide/crosscheck.md lists the
+ * or M. Calls that fail are ignored, and an access is cut to its area. crates/lab/scripts.toml describes the
  * steps. The program touches little memory of its own, and always the same. */
 #include "sys.h"
 
@@ -158,7 +158,7 @@ static void touch(const char **at, int stores)
     if (!step) { step = 4096; }
     for (u64 done = 0; done < r.bytes; done += step) {
         volatile u8 *p = (volatile u8 *)(r.at + done);
-        if (stores) { *p = (u8)step; } else { (void)*p; }
+        if (stores) { *p = 1; } else { (void)*p; }
     }
 }
 

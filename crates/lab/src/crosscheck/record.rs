@@ -53,7 +53,7 @@ pub use group::Limits;
 pub use place::{Pause, Recorder, RecordingPlace};
 pub use plan::{Custom, Group, Random, Selection, Skipped, WorkloadPlan, WorkloadSet};
 pub use program::{
-    Disk, Observed, OwnFile, PlainOptions, PlainRun, ProgramPlan, ProgramRecorder,
+    Disk, Observed, OwnFile, Placement, PlainOptions, PlainRun, ProgramPlan, ProgramRecorder,
     ProgramRecording, Resident, RunPlace, RunPlan,
 };
 pub use settings::{SettingChange, Settings};

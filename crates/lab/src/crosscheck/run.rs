@@ -37,9 +37,8 @@ pub enum MappedKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum MappedHow {
-    /// Whole folios at a multiple of their size.
-    Aligned,
-    Unaligned,
+    /// At any address: chance decides whether it is a multiple of the folio's size.
+    Whole,
     Partial,
 }
 
@@ -89,8 +88,7 @@ impl fmt::Display for Measure {
             Self::Mapped { kind, folio_bytes, how } => {
                 write!(f, "{}: mapped in {}", kind.name(), figures::size(*folio_bytes))?;
                 f.write_str(match how {
-                    MappedHow::Aligned => "",
-                    MappedHow::Unaligned => ", not aligned",
+                    MappedHow::Whole => "",
                     MappedHow::Partial => ", in part",
                 })
             }

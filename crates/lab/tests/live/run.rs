@@ -5,7 +5,8 @@ use largefolio_lab::Error;
 use largefolio_lab::crosscheck::record::{
     Disk, Facts, Filesystem, PlainOptions, ProgramRecorder, RunPlan,
 };
-use largefolio_lab::crosscheck::result::{RunResult, RunRow, ScriptCheck, ScriptRun};
+use largefolio_lab::crosscheck::result::{RunOutcome, RunResult, RunRow, ScriptCheck, ScriptRun};
+use largefolio_lab::crosscheck::run::generate::draw;
 use largefolio_lab::crosscheck::run::suite::Suite;
 
 use crate::program::is_refusal;
@@ -64,4 +65,40 @@ fn scripts_differ_exactly_where_the_suite_says() {
     let wrong: Vec<String> =
         rows.iter().filter(|row| !row.is_expected()).map(|row| format!("{row:#?}")).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// At least so many of 100 random scripts are equal.
+const NR_EQUAL_OF_100: usize = 50;
+
+/// Runs only with all tests: a second per script.
+#[test]
+fn random_scripts_are_mostly_equal() {
+    if !largefolio_testkit::is_whole() {
+        return;
+    }
+    let mut runs: Vec<ScriptRun> = (0..1000).map(random_run).collect();
+    runs.sort_by_key(|run| run.plan.filesystem);
+    let Some(rows) = judged(&runs) else { return };
+    let different: Vec<&RunRow> =
+        rows.iter().filter(|row| row.outcome != RunOutcome::Equal).collect();
+    let nr_equal = rows.len() - different.len();
+    assert!(
+        nr_equal * 100 >= rows.len() * NR_EQUAL_OF_100,
+        "{nr_equal} of {} are equal: {different:#?}",
+        rows.len()
+    );
+}
+
+fn random_run(seed: u64) -> ScriptRun {
+    let drawn = draw(seed);
+    let (filesystem, window_kb, disk) = (drawn.filesystem, drawn.window_kb, Disk::Best);
+    ScriptRun {
+        name: format!("random-{seed}"),
+        script: drawn.script,
+        plan: RunPlan { filesystem, window_kb, disk },
+        settings: drawn.settings.parse().unwrap(),
+        options: PlainOptions { is_warm: drawn.is_warm, ..PlainOptions::default() },
+        known: None,
+        is_random: true,
+    }
 }

@@ -40,7 +40,7 @@ use std::time::Duration;
 use largefolio_trace::shown;
 
 pub use disk::Disk;
-pub use observe::{Observed, Resident};
+pub use observe::{Observed, Placement, Resident};
 pub use run_place::{OwnFile, PlainOptions, PlainRun, RunPlace, RunPlan};
 
 use convert::{Body, Source};

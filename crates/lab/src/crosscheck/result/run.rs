@@ -17,7 +17,8 @@ use largefolio_trace::OpenTrace;
 use crate::Error;
 use crate::crosscheck::record::pool::PoolNeed;
 use crate::crosscheck::record::{
-    CrosscheckError, Facts, PlainOptions, PlainRun, RunPlace, RunPlan, Settings, WantedSettings,
+    CrosscheckError, Facts, Placement, PlainOptions, PlainRun, RunPlace, RunPlan, Settings,
+    WantedSettings,
 };
 use crate::crosscheck::run::{Measure, NotComparable, Numbers, Verdict};
 
@@ -26,11 +27,27 @@ use super::run_rows::{RunOutcome, RunRow};
 /// Scripts use huge pages of this size.
 const POOL_KIB: u64 = 2048;
 
-/// Plain runs of a program, and more of them if it differs: what varies is not compared.
+/// Plain runs of a program: `nr`, and more of them while it differs.
 #[derive(Clone, Copy, Debug)]
 pub struct Runs {
     pub nr: usize,
-    pub nr_if_different: usize,
+    pub nr_max: usize,
+}
+
+/// Plain runs that are added at a time.
+const NR_MORE: usize = 6;
+/// Every third further run has random addresses.
+const NR_FIXED_OF: usize = 3;
+/// Pages between the places of mappings: 16 steps are all places in 64 KiB, and cover 2 MiB.
+const STEP_PAGES: u64 = 33;
+
+/// The place of mappings in the further run `nr`.
+fn placement(nr: usize) -> Placement {
+    if nr % NR_FIXED_OF == 0 {
+        return Placement::Random;
+    }
+    let nth = (nr - nr / NR_FIXED_OF - 1) as u64;
+    Placement::Fixed { nr_pages_below: nth * STEP_PAGES }
 }
 
 /// How a program is run.
@@ -104,16 +121,22 @@ impl RunCheck<'_> {
         runs: &mut Vec<PlainRun>,
     ) -> Result<Verdict, Error> {
         let folder = place.folder().to_path_buf();
-        for nr_wanted in [self.runs.nr, self.runs.nr_if_different] {
+        let mut nr_wanted = self.runs.nr;
+        loop {
             while runs.len() < nr_wanted {
-                runs.push(place.plain(&program.command, self.options)?);
+                let placement = match runs.len().checked_sub(self.runs.nr) {
+                    Some(further) => placement(further + 1),
+                    None => Placement::Random,
+                };
+                let options = PlainOptions { placement, ..self.options };
+                runs.push(place.plain(&program.command, options)?);
             }
             let verdict = verdict(outcome, runs, &folder, self.facts.page_bytes);
-            if verdict.is_equal() || nr_wanted == self.runs.nr_if_different {
+            if verdict.is_equal() || nr_wanted >= self.runs.nr_max {
                 return Ok(verdict);
             }
+            nr_wanted = (nr_wanted + NR_MORE).min(self.runs.nr_max);
         }
-        Ok(Verdict::default())
     }
 
     /// Predicts as `folio predict --kernel this` does, on the place's disk. The inner error is the

@@ -15,9 +15,9 @@ use super::run::{Judged, RunCheck, Runs};
 use super::run_rows::{RunOutcome, RunResult, RunRow};
 
 /// Runs of a script. Equal after one plain run is equal.
-const RUNS: Runs = Runs { nr: 1, nr_if_different: 6 };
+const RUNS: Runs = Runs { nr: 1, nr_max: 25 };
 /// While a script is shortened, each candidate runs as often.
-const RUNS_OF_REDUCTION: Runs = Runs { nr: 1, nr_if_different: 2 };
+const RUNS_OF_REDUCTION: Runs = Runs { nr: 1, nr_max: 7 };
 /// Candidates tried for each script that differs.
 const NR_TRIALS: usize = 40;
 

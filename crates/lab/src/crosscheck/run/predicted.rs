@@ -48,8 +48,7 @@ impl Numbers {
             self.add(Measure::Mapped { kind, folio_bytes, how }, bytes);
         };
         for (&size, row) in &table.by_size {
-            add(size, MappedHow::Aligned, row.aligned_bytes);
-            add(size, MappedHow::Unaligned, row.unaligned_bytes);
+            add(size, MappedHow::Whole, row.aligned_bytes + row.unaligned_bytes);
         }
         for (&size, &bytes) in &table.partial_by_size {
             add(size, MappedHow::Partial, bytes);

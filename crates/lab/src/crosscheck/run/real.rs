@@ -38,8 +38,7 @@ impl Numbers {
             };
             let Some(folio_bytes) = Size::bytes(size, page_bytes) else { continue };
             for (how, bytes) in [
-                (MappedHow::Aligned, cell.aligned_bytes),
-                (MappedHow::Unaligned, cell.unaligned_bytes),
+                (MappedHow::Whole, cell.aligned_bytes + cell.unaligned_bytes),
                 (MappedHow::Partial, cell.partial_bytes),
             ] {
                 self.add(Measure::Mapped { kind, folio_bytes, how }, bytes);

@@ -30,7 +30,7 @@ const NR_RANDOM_MAX: u64 = 100_000;
 /// Differing programs that are shortened.
 const NR_REDUCED_MAX: usize = 20;
 /// Plain runs of one program.
-const RUNS: Runs = Runs { nr: 3, nr_if_different: 8 };
+const RUNS: Runs = Runs { nr: 3, nr_max: 27 };
 
 /// Compare a program's prediction with its plain run
 ///
@@ -76,7 +76,7 @@ pub(super) struct RunArgs {
     /// With --suite: only scripts whose name contains this
     #[arg(long, value_name = "TEXT", requires = "suite")]
     only: Option<String>,
-    /// Judge this script; docs/guide/crosscheck.md has the language
+    /// Judge this script; crates/lab/scripts.toml has the language
     #[arg(long, value_name = "STEPS", value_parser = str::parse::<Script>,
         conflicts_with_all = ["random", "command"])]
     script: Option<Script>,
@@ -134,7 +134,7 @@ impl RunArgs {
     }
 
     fn options(&self) -> PlainOptions {
-        PlainOptions { is_warm: self.warm, limit: self.limit }
+        PlainOptions { is_warm: self.warm, limit: self.limit, ..PlainOptions::default() }
     }
 
     fn plans(&self) -> Vec<RunPlan> {

@@ -5,8 +5,9 @@
 //!      census of its mappings, smaps_rollup of all living processes, its own faults
 //! ```
 //!
-//! The process is stopped while it is read, and reading another process's `/proc` files adds no
-//! fault to it. Owns the bookkeeping of processes and address spaces.
+//! The process is stopped while it is read. Owns the bookkeeping of processes and address spaces.
+//!
+//! Invariant O1: observing adds no fault to the program; each reading checks this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,8 +15,23 @@ use std::io;
 use largefolio_linux::census::{self, folios::Tally};
 use largefolio_linux::proc::{Task, TaskFaults};
 use largefolio_linux::system::Live;
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::tracer::{Birth, Call, Observer};
+
+/// Where the kernel puts a program's mappings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// At random, as usual.
+    #[default]
+    Random,
+    /// So many pages below a fixed address. The kernel leaves room for the stack's limit above the
+    /// mappings, so that limit, during `execve`, moves them.
+    Fixed { nr_pages_below: u64 },
+}
+
+/// More than the least room that the kernel leaves for a stack (128 MiB).
+const STACK_BYTES: u64 = 256 << 20;
 
 /// What an observed program's kernel reported.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -67,12 +83,18 @@ pub(crate) struct ProgramObserver<'a> {
     before_exec: BTreeMap<i32, Option<Snapshot>>,
     /// Faults and bytes read before the first `execve`.
     before: Option<(TaskFaults, u64)>,
+    /// The stack's limit before the first `execve`, if it was changed for that call.
+    stack_limit: Option<Rlimit>,
+    placement: Placement,
     /// Called once with the first process, which is stopped.
     at_start: &'a mut dyn FnMut(i32) -> io::Result<()>,
 }
 
 impl<'a> ProgramObserver<'a> {
-    pub(crate) fn new(at_start: &'a mut dyn FnMut(i32) -> io::Result<()>) -> Self {
+    pub(crate) fn new(
+        placement: Placement,
+        at_start: &'a mut dyn FnMut(i32) -> io::Result<()>,
+    ) -> Self {
         Self {
             observed: Observed::default(),
             processes: BTreeMap::new(),
@@ -80,6 +102,8 @@ impl<'a> ProgramObserver<'a> {
             nr_spaces: 0,
             before_exec: BTreeMap::new(),
             before: None,
+            stack_limit: None,
+            placement,
             at_start,
         }
     }
@@ -99,6 +123,17 @@ impl<'a> ProgramObserver<'a> {
 
     /// Reads the memory of the space of thread `tid`, and sums over all living spaces.
     fn snapshot(&self, tid: i32) -> io::Result<Snapshot> {
+        let task = Task::of(&Live, tid);
+        let before = task.own_faults();
+        let snapshot = self.read(tid)?;
+        if task.own_faults() == before {
+            Ok(snapshot)
+        } else {
+            Err(io::Error::other("observing the program added faults to it"))
+        }
+    }
+
+    fn read(&self, tid: i32) -> io::Result<Snapshot> {
         let pid = u32::try_from(tid).map_err(io::Error::other)?;
         let census = census::take(&Live, &[pid]).map_err(io::Error::other)?;
         let mut snapshot = Snapshot::default();
@@ -165,6 +200,13 @@ impl Observer for ProgramObserver<'_> {
         self.processes.insert(tid, LiveProcess { threads, space, ..LiveProcess::default() });
         self.threads.insert(tid, (tid, -1));
         self.observed.nr_processes = 1;
+        if let Placement::Fixed { nr_pages_below } = self.placement {
+            let bytes = STACK_BYTES + nr_pages_below * rustix::param::page_size() as u64;
+            let current = Some(bytes);
+            let old = getrlimit(Resource::Stack);
+            let limit = Rlimit { current, ..old };
+            self.stack_limit = Some(prlimit(Pid::from_raw(tid), Resource::Stack, limit)?);
+        }
         (self.at_start)(tid)
     }
 
@@ -193,6 +235,9 @@ impl Observer for ProgramObserver<'_> {
     }
 
     fn executes(&mut self, tid: i32) -> io::Result<()> {
+        if let Some(limit) = self.stack_limit.take() {
+            prlimit(Pid::from_raw(tid), Resource::Stack, limit)?;
+        }
         // The thread that executes takes the process's number.
         if let Some(Some(snapshot)) = self.before_exec.remove(&tid) {
             self.keep(&snapshot);

@@ -30,7 +30,7 @@ use super::super::workloads::Filesystem;
 use super::discover::Discover;
 use super::disk::{self, Disk};
 use super::kept::Kept;
-use super::observe::{Observed, ProgramObserver};
+use super::observe::{Observed, Placement, ProgramObserver};
 use super::stage::Stage;
 use super::{LOOK, ProgramRecorder, name_of_command, program_of, tracer};
 
@@ -48,6 +48,7 @@ pub struct PlainOptions {
     pub is_warm: bool,
     /// Limit of the memory cgroup, in bytes.
     pub limit: Option<u64>,
+    pub placement: Placement,
 }
 
 /// An observed plain run.
@@ -201,9 +202,9 @@ impl RunPlace<'_> {
     ) -> Result<PlainRun, CrosscheckError> {
         self.make_cold()?;
         if options.is_warm {
-            self.observed(command, options.limit)?;
+            self.observed(command, options)?;
         }
-        let (observed, status) = self.observed(command, options.limit)?;
+        let (observed, status) = self.observed(command, options)?;
         self.check_signals()?;
         Ok(PlainRun { observed, cached: self.cached()?, status })
     }
@@ -211,15 +212,20 @@ impl RunPlace<'_> {
     fn observed(
         &self,
         command: &[OsString],
-        limit: Option<u64>,
+        options: PlainOptions,
     ) -> Result<(Observed, ExitStatus), CrosscheckError> {
+        let PlainOptions { limit, placement, .. } = options;
         let program = program_of(command)?;
+        let program = match placement {
+            Placement::Random => program,
+            Placement::Fixed { .. } => program.with_fixed_addresses(),
+        };
         let group = limit.map(|bytes| MemoryGroup::with_limit(&bytes.to_string())).transpose()?;
         let mut join = |tid: i32| match &group {
             Some(group) => fs::write(group.path().join("cgroup.procs"), tid.to_string()),
             None => Ok(()),
         };
-        let mut observer = ProgramObserver::new(&mut join);
+        let mut observer = ProgramObserver::new(placement, &mut join);
         let status = tracer::run(&program, Some(self.cpu), &mut observer)
             .map_err(CrosscheckError::os("run the program"))?;
         Ok((observer.observed, status))
@@ -239,7 +245,8 @@ impl RunPlace<'_> {
             make(&self.stage.files.join(&file.name), file.bytes)?;
         }
         self.stage.remount(self.plan.window_kb)?;
-        read_metadata(&self.stage.files)
+        read_metadata(&self.stage.files)?;
+        read_device(&self.stage.block.path())
     }
 
     fn cached(&self) -> Result<Vec<CachedFile>, CrosscheckError> {
@@ -273,17 +280,36 @@ fn make(path: &Path, bytes: u64) -> Result<(), CrosscheckError> {
     made().map_err(CrosscheckError::file(path))
 }
 
-/// Reads inodes, extents, and the bitmaps that a new file needs.
+/// Reads inodes and extents, and what the filesystem needs to allocate and free a block.
 fn read_metadata(folder: &Path) -> Result<(), CrosscheckError> {
     let failed = || CrosscheckError::file(folder);
     let probe = folder.join(".new");
-    File::create_new(&probe).and_then(|_| fs::remove_file(&probe)).map_err(failed())?;
+    let used = || -> io::Result<()> {
+        let mut file = File::create_new(&probe)?;
+        io::copy(&mut io::Read::take(io::repeat(1), 1 << 16), &mut file)?;
+        file.sync_all()?;
+        file.set_len(1)?;
+        fs::remove_file(&probe)
+    };
+    used().map_err(failed())?;
     for path in file::below(folder).map_err(failed())? {
         let file = File::open(&path).map_err(CrosscheckError::file(&path))?;
         // Fails for an empty file.
         let _ = rustix::fs::seek(&file, rustix::fs::SeekFrom::Hole(0));
     }
     Ok(())
+}
+
+/// ext4 keeps its bitmaps at the start of the device, and reads them through the device's own
+/// cache.
+const BITMAPS_BYTES: u64 = 16 << 20;
+
+fn read_device(device: &Path) -> Result<(), CrosscheckError> {
+    let read = || -> io::Result<()> {
+        let mut start = io::Read::take(File::open(device)?, BITMAPS_BYTES);
+        io::copy(&mut start, &mut io::sink()).map(drop)
+    };
+    read().map_err(CrosscheckError::file(device))
 }
 
 /// Standard output goes to standard error until this is dropped.

@@ -59,6 +59,8 @@ pub(crate) struct TracedProgram {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
+    /// Whether the kernel chooses addresses at random, as usual.
+    has_random_addresses: bool,
 }
 
 /// The program's CPU; `None` for any.
@@ -72,7 +74,12 @@ const SYSCALL_STOP: i32 = libc::SIGTRAP | 0x80;
 impl TracedProgram {
     /// `arguments` includes the name; `environment` is `KEY=VALUE`.
     pub(crate) fn new(path: CString, arguments: Vec<CString>, environment: Vec<CString>) -> Self {
-        Self { path, arguments, environment }
+        Self { path, arguments, environment, has_random_addresses: true }
+    }
+
+    /// The kernel always chooses the same addresses.
+    pub(crate) fn with_fixed_addresses(self) -> Self {
+        Self { has_random_addresses: false, ..self }
     }
 
     fn spawn(&self, cpu: Cpu) -> io::Result<i32> {
@@ -95,6 +102,10 @@ impl TracedProgram {
         if let Some(set) = &set {
             // SAFETY: the set is a whole cpu_set_t; failure leaves the program on any CPU.
             unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
+        }
+        if !self.has_random_addresses {
+            // SAFETY: sets a flag of this process; if it is refused, addresses stay random.
+            unsafe { libc::personality(libc::ADDR_NO_RANDOMIZE as libc::c_ulong) };
         }
         // Standard output is reserved for the result. SAFETY: takes two numbers; a program without
         // standard error keeps its output.
