@@ -36,18 +36,19 @@ pub struct Runs {
 
 /// Plain runs that are added at a time.
 const NR_MORE: usize = 6;
-/// Every third further run has random addresses.
+/// Every third further run has random addresses, the others each of these places in turn. The first
+/// mapping ends 255 pages above a multiple of 2 MiB: it is lowered to that multiple, to one of 64
+/// KiB, to one of 32 KiB, and not at all.
 const NR_FIXED_OF: usize = 3;
-/// Pages between the places of mappings: 16 steps are all places in 64 KiB, and cover 2 MiB.
-const STEP_PAGES: u64 = 33;
+const PLACES: [u64; 4] = [255, 15, 7, 0];
 
-/// The place of mappings in the further run `nr`.
+/// The place of mappings in the further run `nr`, from 1.
 fn placement(nr: usize) -> Placement {
     if nr % NR_FIXED_OF == 0 {
         return Placement::Random;
     }
-    let nth = (nr - nr / NR_FIXED_OF - 1) as u64;
-    Placement::Fixed { nr_pages_below: nth * STEP_PAGES }
+    let nth = nr - nr / NR_FIXED_OF - 1;
+    Placement::Fixed { nr_pages_below: PLACES[nth % PLACES.len()] }
 }
 
 /// How a program is run.
@@ -206,4 +207,22 @@ fn verdict(outcome: &Outcome, runs: &[PlainRun], folder: &Path, page_bytes: u64)
         _ => None,
     };
     Verdict::new(&Numbers::predicted(outcome, file), &real, unless)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn further_runs_have_every_place_and_random_ones() {
+        let mut places = BTreeSet::new();
+        let mut nr_random = 0;
+        for nr in 1..=NR_MORE {
+            match placement(nr) {
+                Placement::Fixed { nr_pages_below } => drop(places.insert(nr_pages_below)),
+                Placement::Random => nr_random += 1,
+            }
+        }
+        assert_eq!((places, nr_random), (PLACES.into(), 2));
+    }
 }

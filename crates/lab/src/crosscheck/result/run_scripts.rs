@@ -15,9 +15,9 @@ use super::run::{Judged, RunCheck, Runs};
 use super::run_rows::{RunOutcome, RunResult, RunRow};
 
 /// Runs of a script. Equal after one plain run is equal.
-const RUNS: Runs = Runs { nr: 1, nr_max: 25 };
+const RUNS: Runs = Runs { nr: 1, nr_max: 7 };
 /// While a script is shortened, each candidate runs as often.
-const RUNS_OF_REDUCTION: Runs = Runs { nr: 1, nr_max: 7 };
+const RUNS_OF_REDUCTION: Runs = Runs { nr: 1, nr_max: 4 };
 /// Candidates tried for each script that differs.
 const NR_TRIALS: usize = 40;
 

@@ -30,7 +30,7 @@ const NR_RANDOM_MAX: u64 = 100_000;
 /// Differing programs that are shortened.
 const NR_REDUCED_MAX: usize = 20;
 /// Plain runs of one program.
-const RUNS: Runs = Runs { nr: 3, nr_max: 27 };
+const RUNS: Runs = Runs { nr: 3, nr_max: 9 };
 
 /// Compare a program's prediction with its plain run
 ///
