@@ -326,7 +326,11 @@ static const char *fork_step(const char *at, int holds)
     s64 pid = call6(SYS_clone, SIGCHLD, 0, 0, 0, 0, 0);
     if (pid == 0) {
         char byte;
-        if (holds) { sys3(SYS_read, held_pipe[0], (s64)&byte, 1); }
+        if (holds) {
+            /* So that it goes on if its parent dies. */
+            sys1(SYS_close, held_pipe[1]);
+            sys3(SYS_read, held_pipe[0], (s64)&byte, 1);
+        }
         run(at);
         quit(0);
     }

@@ -18,7 +18,8 @@ impl Forms for RunResult {
             one(&mut text, row);
         } else {
             table(&mut text, self);
-            for row in self.rows.iter().filter(|row| row.outcome != RunOutcome::Equal) {
+            let is_shown = |row: &&RunRow| row.outcome != RunOutcome::Equal || !row.is_expected();
+            for row in self.rows.iter().filter(is_shown) {
                 short(&mut text, row);
             }
         }
@@ -176,7 +177,9 @@ fn short(text: &mut String, row: &RunRow) {
         row.cache
     );
     if let Some(known) = &row.known {
-        let _ = writeln!(text, "  known: {known}");
+        let is_equal = row.outcome == RunOutcome::Equal;
+        let word = if is_equal { "equal, but marked as different" } else { "known" };
+        let _ = writeln!(text, "  {word}: {known}");
     }
     if let Some(reason) = &row.reason {
         let _ = writeln!(text, "  {reason}");

@@ -6,6 +6,7 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use largefolio_trace::disk::open_regular;
 
@@ -18,6 +19,9 @@ use super::kept::Kept;
 
 /// Space in addition to the files; XFS needs at least 300 MiB.
 const ROOM_BYTES: u64 = 512 << 20;
+/// Attempts to mount a filesystem that is still in use, and the pause between them.
+const NR_MOUNTS: usize = 60;
+const MOUNT_PAUSE: Duration = Duration::from_millis(50);
 
 #[derive(Debug)]
 pub(super) struct Stage {
@@ -59,6 +63,24 @@ impl Stage {
         Ok(Self { binds, mount, block, files, filesystem, copies, programs, _kept: kept })
     }
 
+    /// Waits for the last processes of a recording, which use the filesystem a little longer.
+    fn mounted_again(&self) -> Result<Mount, CrosscheckError> {
+        let mut nr_left = NR_MOUNTS;
+        loop {
+            match Mount::device(&self.block, self.filesystem, &self.files) {
+                Err(CrosscheckError::Mount { source, .. })
+                    if source.kind() == io::ErrorKind::ResourceBusy && nr_left > 0 =>
+                {
+                    nr_left -= 1;
+                    std::thread::sleep(MOUNT_PAUSE);
+                    // Unmounts what is still mounted.
+                    drop(Mount { at: self.files.clone() });
+                }
+                mounted => return mounted,
+            }
+        }
+    }
+
     /// Keeps a file of the filesystem when it is cleaned.
     pub(super) fn keep(&mut self, path: &Path) {
         self.programs.push(path.to_owned());
@@ -89,7 +111,7 @@ impl Stage {
         self.binds.clear();
         self.mount = None;
         self.block.set_window_kb(window_kb)?;
-        self.mount = Some(Mount::device(&self.block, self.filesystem, &self.files)?);
+        self.mount = Some(self.mounted_again()?);
         for (copy, file) in &self.copies {
             self.binds.push(Mount::bind(copy, file)?);
         }
