@@ -4,7 +4,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Instant;
 
-use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer, recorded};
+use largefolio_trace::{FileInfo, LayoutEntry, Meta, Writer};
 
 use super::book::Book;
 use super::error::RecordError;
@@ -31,13 +31,6 @@ pub(crate) fn meta_of(command: Vec<String>, recorder: RecorderKind) -> Meta {
         page_bytes: 4096,
         recorded: recorder.recorded().iter().map(ToString::to_string).collect(),
         ..Meta::default()
-    }
-}
-
-/// Returns what a recorder records beyond schema version 6.
-const fn recorded_by(recorder: RecorderKind) -> &'static [&'static str] {
-    match recorder {
-        RecorderKind::Qemu | RecorderKind::Live => &[recorded::STORES],
     }
 }
 
@@ -96,7 +89,6 @@ impl Finish {
         meta.images = self.executions.images;
         meta.ended = self.ended;
         meta.warnings.clone_from(&self.warnings);
-        meta.recorded = recorded_by(recorder).iter().map(|&name| name.to_owned()).collect();
         let summary = writer.finish()?;
         Ok(RecordOutcome {
             path: summary.path,

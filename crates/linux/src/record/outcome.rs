@@ -60,8 +60,10 @@ impl RecorderKind {
     /// Returns the names of everything recorded beyond schema version 6.
     pub(crate) const fn recorded(self) -> &'static [&'static str] {
         match self {
-            Self::Qemu => &[recorded::BUFFERS, recorded::MLOCK, recorded::THP_DISABLE],
-            Self::Live => &[recorded::BUFFERS],
+            Self::Qemu => {
+                &[recorded::BUFFERS, recorded::MLOCK, recorded::THP_DISABLE, recorded::STORES]
+            }
+            Self::Live => &[recorded::BUFFERS, recorded::STORES],
         }
     }
 }
