@@ -123,6 +123,9 @@ impl Bytes<'_> {
             size_bytes: self.number(),
             build_id: self.pick(&["", "ab"]).to_owned(),
             filesystem: self.pick(&filesystems).to_owned(),
+            holes: vec![(self.number(), self.number())],
+            exec_reads: vec![(self.number(), self.number())],
+            ..FileInfo::default()
         });
         let files = files.collect();
         let images = (0..2).map(|_| Image { layout: self.layout(), brk: self.number() }).collect();

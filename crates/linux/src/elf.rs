@@ -5,6 +5,7 @@
 
 pub mod constants;
 pub mod dynamic;
+pub mod exec_reads;
 pub mod symbols;
 
 use std::ffi::OsStr;

@@ -32,6 +32,7 @@ mod error;
 mod executions;
 mod files;
 mod finish;
+mod holes;
 mod layout;
 pub mod live;
 mod outcome;

@@ -58,7 +58,7 @@ use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
-use crate::units::{MappingId, Order, PageIndex, PageSize, Pfn};
+use crate::units::{MappingId, Order, PageIndex, PageRange, PageSize, Pfn};
 use dirty::Dirty;
 use groups::Groups;
 use largefolio_bulk::plan::Plan;
@@ -86,13 +86,28 @@ pub struct NewFolio {
     pub order: Order,
     /// Whether it carries the readahead marker.
     pub is_marked: bool,
+    /// The source of its data.
+    pub source: Source,
+}
+
+/// The source of a new folio's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// All its pages are read, except holes.
+    #[default]
+    Storage,
+    /// A write, which leaves this many pages to read: it covers a block with data only in part.
+    Write {
+        /// Pages to read.
+        nr_read: u64,
+    },
 }
 
 impl NewFolio {
     /// A folio without the readahead marker.
     #[must_use]
     pub const fn new(file: MappingId, index: PageIndex, order: Order) -> Self {
-        Self { file, index, order, is_marked: false }
+        Self { file, index, order, is_marked: false, source: Source::Storage }
     }
 }
 
@@ -255,7 +270,7 @@ impl Core {
     /// # Errors
     /// A refusal changes nothing.
     fn insert_one(&mut self, new: NewFolio) -> Result<FolioId, InsertRefusal> {
-        let NewFolio { file, index, order, is_marked } = new;
+        let NewFolio { file, index, order, is_marked, source } = new;
         self.work.add_cheap(order.nr_pages() / 8);
         let last = PageIndex(index.0 + (order.nr_pages() - 1));
         if self.mapping(file).tree.first_in(index, last).is_some() {
@@ -278,8 +293,11 @@ impl Core {
         folio.refs = order.nr_pages();
         folio.group = self.groups.current();
         let id = self.folios.insert(folio);
-        let is_read = !self.mapping(file).is_zero_filled && !self.is_in_hole(file, index, last);
-        if !is_slow && is_read && self.in_flight.add(id) {
+        let nr_read = match source {
+            Source::Storage => self.nr_stored(file, index, order),
+            Source::Write { nr_read } => nr_read,
+        };
+        if !is_slow && source == Source::Storage && nr_read > 0 && self.in_flight.add(id) {
             self.folios.get_mut(id).is_locked = true;
         }
         let tree = &mut self.mapping_mut(file).tree;
@@ -291,21 +309,24 @@ impl Core {
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
         self.back_from_swap(file, id, index);
         self.folios.enlist(id);
-        if !self.mapping(file).is_zero_filled {
-            self.counters.nr_read += order.nr_pages();
-        }
+        self.counters.nr_read += nr_read;
         self.counters.count_inserted(order);
-        self.observe(Observed::Insertion { mapping: file, index, order });
+        self.observe(Observed::Insertion { mapping: file, index, order, nr_read });
         Ok(id)
     }
 
-    /// Whether nothing of pages `first` to `last` is in storage, so they are filled without a read.
-    /// Known only of files whose extents are known.
-    fn is_in_hole(&self, file: MappingId, first: PageIndex, last: PageIndex) -> bool {
+    fn nr_stored(&self, file: MappingId, index: PageIndex, order: Order) -> u64 {
         let mapping = self.mapping(file);
+        self.work.add_cheap(mapping.holes.nr_ranges() as u64 / 64);
+        let range = PageRange { first: index.0, end: index.0 + order.nr_pages() };
+        if self.is_in_hole(file, range) { 0 } else { mapping.nr_stored(range, self.page) }
+    }
+
+    /// Whether nothing of a folio is in storage. Known only of files whose extents are known.
+    fn is_in_hole(&self, file: MappingId, PageRange { first, end }: PageRange) -> bool {
         let shift = self.page.shift();
-        let bytes = first.0 << shift..(last.0 + 1) << shift;
-        mapping.reservations.as_ref().is_some_and(|space| !space.has_data_in(bytes))
+        let space = self.mapping(file).reservations.as_ref();
+        space.is_some_and(|space| !space.has_data_in(first << shift..end << shift))
     }
 
     /// Allocates a folio's frames. An order above `min` must not go below the lowest mark (I.6).

@@ -1,15 +1,18 @@
-//! System calls on files: read, sendfile, write, fadvise, fsync, and dropping caches. Truncation
-//! and hole punch are in [`crate::split`].
+//! System calls on files: read, sendfile, write, fadvise, fsync, fallocate, and dropping caches.
+//! Truncation and hole punch are in [`crate::split`].
 //!
-//! Reading order: this file, `read`, `write`, `copy`, `writeback`, `advise`.
+//! Reading order: this file, `read`, `write`, `copy`, `direct`, `writeback`, `allocate`, `advise`.
 
 mod advise;
+mod allocate;
 mod copy;
+mod direct;
 mod read;
 mod write;
 mod writeback;
 
 pub use advise::Fadvice;
+pub use allocate::{Fallocate, FileSize};
 pub use copy::WriteData;
 
 use crate::mapping::tree::Entry;

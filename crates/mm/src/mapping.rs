@@ -8,9 +8,9 @@
 //! ```
 //!
 //! Owns the tree of folios ([`tree`]), the searches over it ([`search`]), filesystem traits
-//! ([`disk`]), XFS reservations ([`reserve`]), the gate between writers and huge folios ([`gate`]),
-//! shadows (`shadows`) and a file's settings ([`Mapping`]). Does not allocate folios and starts no
-//! I/O.
+//! ([`disk`]), holes ([`holes`]), XFS reservations ([`reserve`]), the gate between writers and huge
+//! folios ([`gate`]), shadows (`shadows`) and a file's settings ([`Mapping`]). Does not allocate
+//! folios and starts no I/O.
 //!
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
@@ -21,6 +21,7 @@
 
 pub mod disk;
 pub mod gate;
+pub mod holes;
 pub mod reserve;
 pub mod search;
 pub(crate) mod shadows;
@@ -32,6 +33,7 @@ use crate::rules::{Device, OrderRange};
 use crate::units::PageRange;
 use crate::units::{GroupId, Order, PageIndex, PageSize, SwapSlot};
 use disk::Disk;
+use holes::Holes;
 use reserve::Reservations;
 use shadows::Shadows;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,6 +81,8 @@ pub struct Mapping {
     pub disk: Disk,
     /// Its device's limits.
     pub device: Device,
+    /// Its pages without data in storage.
+    pub holes: Holes,
     /// The file's extents and reservations, if the filesystem cuts writes by them (XFS).
     pub reservations: Option<Reservations>,
     /// Huge folios of a mapping without large folios, and the file's writers.
@@ -108,6 +112,7 @@ impl Mapping {
             nr_collapsed: 0,
             disk: Disk::OTHER,
             device,
+            holes: Holes::default(),
             reservations: None,
             gate: Gate::default(),
             shadows: Shadows::default(),
@@ -134,6 +139,16 @@ impl Mapping {
     pub fn nr_evicted(&self, PageRange { first, end }: PageRange) -> u64 {
         let nr_swapped = self.swapped.range(PageIndex(first)..PageIndex(end)).count() as u64;
         nr_swapped + self.shadows.nr_in(PageRange { first, end })
+    }
+
+    /// Pages of a range that must be read from storage: those inside the file with data.
+    #[must_use]
+    pub fn nr_stored(&self, PageRange { first, end }: PageRange, page: PageSize) -> u64 {
+        let range = PageRange { first, end: end.min(self.nr_file_pages(page)) };
+        if self.is_zero_filled || range.first >= range.end {
+            return 0;
+        }
+        range.end - range.first - self.holes.nr_in(range)
     }
 
     /// Pages in the mapping's smallest folio.

@@ -208,7 +208,30 @@ pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) mode: u32,
+    pub(crate) nr_names: u64,
     pub(crate) size_bytes: u64,
+}
+
+impl Identity {
+    pub(crate) fn is_regular(&self) -> bool {
+        self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+/// Finds a file without opening it or following a link. `directory` is a descriptor or `AT_FDCWD`.
+pub(crate) fn find(directory: RawFd, path: &[u8]) -> Option<OwnedFd> {
+    let path = CString::new(path).ok()?;
+    let flags = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: `path` is a C string that outlives the call; openat accepts any number.
+    let fd = unsafe { libc::openat(directory, path.as_ptr(), flags) };
+    // SAFETY: the descriptor was just opened and nothing else owns it.
+    (fd >= 0).then(|| unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Returns the status flags of an open file (`O_DIRECT`, ..), 0 if it is not open.
+pub(crate) fn status_flags(fd: RawFd) -> c_int {
+    // SAFETY: F_GETFL takes no argument; fcntl accepts any number as descriptor.
+    unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
 }
 
 pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
@@ -220,6 +243,7 @@ pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
         device: stat.st_dev,
         inode: stat.st_ino,
         mode: stat.st_mode,
+        nr_names: u64::from(stat.st_nlink),
         size_bytes: stat.st_size.unsigned_abs(),
     })
 }

@@ -1,7 +1,8 @@
 //! System calls, and the events they become.
 //!
 //! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), buffers
-//! ([`buffers`]), files ([`file`], [`position`]) and processes ([`process`], [`execve`]). Invariants:
+//! ([`buffers`]), files ([`file`], [`position`], [`storage`], [`name`]) and processes ([`process`],
+//! [`execve`]). Invariants:
 //! - C1: only a successful call becomes an event, after it returned. An exit and an execve do not
 //!   return, so they are sent before.
 //! - C2: before a call that removes address space, every thread's rows have been sent (within the
@@ -13,10 +14,12 @@ mod execve;
 mod file;
 mod guest;
 mod memory;
+mod name;
 mod position;
 mod process;
 mod refused;
 mod segment;
+mod storage;
 mod sysno;
 
 use std::ffi::c_uint;
@@ -66,6 +69,9 @@ mod op {
     pub(super) const TRUNCATE: u32 = 14;
     pub(super) const FADVISE: u32 = 15;
     pub(super) const CLOSE: u32 = 18;
+    pub(super) const SYNC: u32 = 20;
+    pub(super) const FALLOCATE: u32 = 21;
+    pub(super) const UNLINK: u32 = 22;
     pub(super) const MLOCK: u32 = 23;
     pub(super) const THP_DISABLE: u32 = 24;
 }
@@ -93,6 +99,8 @@ pub(crate) extern "C" fn entered(
     memory::before(&call);
     segment::before(&call);
     descriptor::before(&call);
+    file::before(&call);
+    name::before(&call);
     // A write's data faults during the call, after its row.
     if !is_write(call.sysno) {
         buffers::before(&call);
@@ -135,6 +143,8 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     if is_write(sysno) {
         buffers::written(&call, result);
     }
+    name::after(&call);
+    storage::after(&call);
     buffers::after(&call, result);
 }
 

@@ -27,6 +27,8 @@ pub(crate) struct Thread {
     /// Whether it keeps the connection closed during its system call.
     pub(crate) is_aside: Cell<bool>,
     pub(crate) is_executing: Cell<bool>,
+    /// Key of the file whose last name the current call takes, 0 for none.
+    pub(crate) nameless: Cell<u64>,
     pub(crate) blocked: Cell<u64>,
     /// The data mark at the last unseen clear of a block, and the number of clears since it
     /// changed.
@@ -81,6 +83,7 @@ fn attach(slot: &'static Slot) -> Option<&'static Tail> {
         announced: RefCell::new(Vec::new()),
         is_aside: Cell::new(false),
         is_executing: Cell::new(false),
+        nameless: Cell::new(0),
         // QEMU's own mask equals the program's as long as no signal is pending.
         blocked: Cell::new(sys::blocked_signals()),
         cleared: Cell::default(),

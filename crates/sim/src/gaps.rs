@@ -21,12 +21,8 @@ pub(crate) const NO_COPY_UP: &str = "the file is written where it is, not copied
 /// [`FileInfo::through`] of a file in a lower layer.
 pub(crate) const OVERLAY: &str = "overlay";
 /// Advice by its number, if it can change folios and the model has no rule for it.
-const ADVICE: [(u64, &str); 4] = [
-    (9, "MADV_REMOVE"),
-    (12, "MADV_MERGEABLE"),
-    (100, "MADV_HWPOISON"),
-    (101, "MADV_SOFT_OFFLINE"),
-];
+const ADVICE: [(u64, &str); 3] =
+    [(12, "MADV_MERGEABLE"), (100, "MADV_HWPOISON"), (101, "MADV_SOFT_OFFLINE")];
 /// Advice that changes no folio: `MADV_UNMERGEABLE`, `MADV_DONTDUMP`, `MADV_DODUMP`,
 /// `MADV_GUARD_REMOVE`.
 const WITHOUT_EFFECT: [u64; 4] = [13, 16, 17, 103];

@@ -16,7 +16,7 @@
 //! | fork | 0 | 0 | 0 | new thread id | [`SHARES_MEMORY`] or [`BORROWS_MEMORY`] | - |
 //! | exit | 0 | 0 | exit status | 0 | [`ExitKind`] | - |
 //! | execve | 0 | 0 | 0 | row of [`Meta::execs`](crate::Meta::execs) | 0 | program |
-//! | open | 0 | 0 | descriptor | 0 | `O_*` | file |
+//! | open | 0 | 0 | descriptor | 0, or 1 + the descriptor that it duplicates | `O_*` | file |
 //! | pread pwrite | for a copy: the position in the other file; otherwise, for a pwrite: address of the data, or 0 | bytes moved | file position | descriptor | [`io`] | file |
 //! | truncate | 0 | new size | 0 | 0 | 0 | file |
 //! | fadvise | 0 | bytes | file position | advice | 0 | file |

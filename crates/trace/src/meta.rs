@@ -288,6 +288,22 @@ impl Meta {
         self.images.get(exec.image as usize)
     }
 
+    /// Returns the files whose headers an execve reads to make `layout`, and position and length of
+    /// each read, in order: the program, then its ELF interpreter.
+    #[must_use]
+    pub fn exec_reads(&self, layout: &[LayoutEntry]) -> Vec<(FileId, Vec<(u64, u64)>)> {
+        let heads =
+            [(LayoutKind::Program, HEAD_BYTES), (LayoutKind::Interpreter, ELF_HEADER_BYTES)];
+        let of_kind = |(kind, head_bytes)| {
+            let id = file_of_kind(layout, kind)?;
+            let file = self.files.get(id as usize)?;
+            let first = [(0, head_bytes), (ELF_HEADER_BYTES, PROGRAM_HEADER_BYTES)];
+            let reads = first.into_iter().chain(file.exec_reads.iter().copied());
+            Some((id, reads.collect()))
+        };
+        heads.into_iter().filter_map(of_kind).collect()
+    }
+
     /// Returns the path of the program whose mappings are `layout`.
     #[must_use]
     pub fn program_of(&self, layout: &[LayoutEntry]) -> Option<&str> {
@@ -319,7 +335,16 @@ impl Meta {
     }
 }
 
+/// What every execve reads of its program first (`BINPRM_BUF_SIZE`).
+const HEAD_BYTES: u64 = 256;
+/// An ELF64 header: what an execve reads of an interpreter first. Program headers follow it.
+const ELF_HEADER_BYTES: u64 = 64;
+const PROGRAM_HEADER_BYTES: u64 = 56;
+
 pub(crate) fn program_file_of(layout: &[LayoutEntry]) -> Option<FileId> {
-    let is_program = |entry: &&LayoutEntry| entry.kind == LayoutKind::Program;
-    layout.iter().filter(is_program).find_map(|entry| entry.file)
+    file_of_kind(layout, LayoutKind::Program)
+}
+
+fn file_of_kind(layout: &[LayoutEntry], kind: LayoutKind) -> Option<FileId> {
+    layout.iter().filter(|entry| entry.kind == kind).find_map(|entry| entry.file)
 }

@@ -7,6 +7,7 @@
 //!   program's unusual arguments; it is counted and omitted.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use largefolio_trace::event::{huge_size_of, mmap_flags};
 use largefolio_trace::{
@@ -16,6 +17,9 @@ use largefolio_trace::{
 use super::executions::Executions;
 use super::files::{Files, LEFT_OUT};
 use super::sink::EventSink;
+
+/// An execve reads this much of a script.
+const SCRIPT_HEAD_BYTES: u64 = 256;
 
 /// At most this many warnings are kept; the rest are only counted.
 const WARNINGS_MAX: usize = 32;
@@ -35,6 +39,8 @@ pub(crate) struct Book<'sink> {
     pub(crate) nr_processes: u32,
     nr_rows: u64,
     pub(crate) executions: Executions,
+    /// The scripts that led to the first program.
+    pub(crate) scripts: Vec<PathBuf>,
     nr_threads: u32,
     nr_references: u64,
     nr_invalid: u64,
@@ -54,6 +60,7 @@ impl<'sink> Book<'sink> {
             nr_processes: 0,
             nr_rows: 0,
             executions: Executions::default(),
+            scripts: Vec::new(),
             nr_threads: 0,
             nr_references: 0,
             nr_invalid: 0,
@@ -94,6 +101,28 @@ impl<'sink> Book<'sink> {
         self.nr_references += runs.iter().map(|run| run.count()).sum::<u64>();
         self.nr_rows += runs.len() as u64;
         self.sink.push_runs(thread, runs)
+    }
+
+    /// Records the reads of scripts that an execve makes, by the first program's first thread.
+    pub(crate) fn push_scripts(&mut self, thread: ThreadId) -> Result<(), TraceError> {
+        for script in std::mem::take(&mut self.scripts) {
+            let Some(file) = self.files.add_path(&script) else { continue };
+            let len = self.files.size_bytes(file).min(SCRIPT_HEAD_BYTES);
+            let (aux, file) = (u64::MAX, Some(file));
+            self.push(Event { len, aux, file, ..Event::new(thread, Op::Pread) })?;
+        }
+        Ok(())
+    }
+
+    /// Records that the kernel stored to these pages for a thread.
+    pub(crate) fn push_stores(
+        &mut self,
+        thread: ThreadId,
+        pages: &[u64],
+    ) -> Result<(), TraceError> {
+        let runs: Vec<Run> =
+            pages.iter().filter_map(|&page| Run::new(Op::Write, page, 1, 0)).collect();
+        self.push_runs(thread, &runs)
     }
 
     pub(crate) fn push(&mut self, event: Event) -> Result<(), TraceError> {

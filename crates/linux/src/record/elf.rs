@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use largefolio_trace::event::abi::PROT_WRITE;
+
 use crate::elf::{Class, ElfFile, Load};
 
 const PAGE_BYTES: u64 = 4096;
@@ -21,6 +23,8 @@ pub(crate) struct Segment {
     pub(crate) byte_end: u64,
     pub(crate) pos: u64,
     pub(crate) prot: u32,
+    /// Page that execve stores to: it zeroes the page's part after the file's data.
+    pub(crate) zeroed: Option<u64>,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -63,5 +67,9 @@ fn segment(load: &Load) -> Option<Segment> {
     let end = byte_end.checked_next_multiple_of(PAGE_BYTES)?.max(file_end);
     let pos = load.offset.checked_sub(into_page)?;
     let prot = load.prot;
-    (end > start).then_some(Segment { start, file_end, end, byte_end, pos, prot })
+    let is_zeroed =
+        load.file_bytes > 0 && load.mem_bytes > load.file_bytes && prot & PROT_WRITE != 0;
+    let page = file_byte_end - file_byte_end % PAGE_BYTES;
+    let zeroed = Some(page).filter(|page| is_zeroed && *page != file_byte_end);
+    (end > start).then_some(Segment { start, file_end, end, byte_end, pos, prot, zeroed })
 }

@@ -1,8 +1,8 @@
 //! The file table of a recording.
 //!
-//! Owns dense file ids and the facts in each row: path, size, build id and filesystem. Files on
-//! filesystems without a page cache (proc, sysfs, ..) get no id. Invariant I1: an id is the row
-//! number in [`Files::into_table`].
+//! Owns dense file ids and the facts in each row: path, size, build id, filesystem, holes and the
+//! headers that execve reads. Files on filesystems without a page cache (proc, sysfs, ..) get no
+//! id. Invariant I1: an id is the row number in [`Files::into_table`].
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -16,11 +16,16 @@ use largefolio_trace::{FileId, FileInfo};
 use serde::Serialize;
 
 use super::elf::Elf;
+use super::holes::holes;
 use super::qemu::wire;
 use super::root::Root;
 use super::store::{Ground as _, Here, Store};
+use crate::elf::exec_reads::exec_reads;
 
 const PATH_BYTES_MAX: usize = 4096;
+
+/// The page size of references. Every execve reads a program's first page.
+const FIRST_PAGE: u64 = 4096;
 
 /// The footer space for the rows. Executions and images use half of the footer.
 const TABLE_BYTES_MAX: usize = META_BYTES_MAX * 3 / 8;
@@ -130,15 +135,22 @@ fn describe(path: &Path, size_bytes: u64, root: &Root) -> Option<FileInfo> {
             ..FileInfo::default()
         });
     }
-    let store = match Here.place(path) {
-        Some(_) => Store::of(&Here, path)?,
+    // A file that was deleted or moved was on the filesystem of its directory.
+    let is_here = |path: &&Path| Here.place(path).is_some();
+    let place = [Some(path), path.parent()].into_iter().flatten().find(is_here);
+    let store = match place {
+        Some(place) => Store::of(&Here, place)?,
         None => Store::default(),
     };
-    let build_id = Elf::read(path).map(|elf| elf.build_id).unwrap_or_default();
+    let elf = Elf::read(path);
+    let mut exec_reads = if elf.is_some() { exec_reads(path, false) } else { Vec::new() };
+    exec_reads.retain(|(pos, len)| pos.saturating_add(*len) > FIRST_PAGE);
+    let build_id = elf.map(|elf| elf.build_id).unwrap_or_default();
+    let holes = holes(path, size_bytes);
     let path = root.inside(path).to_string_lossy().into_owned();
     let Store { filesystem, through, block_bytes, disk } = store;
     let info = FileInfo { path, size_bytes, build_id, filesystem, ..FileInfo::default() };
-    Some(FileInfo { through, block_bytes, disk, ..info })
+    Some(FileInfo { through, block_bytes, disk, holes, exec_reads, ..info })
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub(crate) struct Initial {
     pub(crate) layout: Vec<LayoutEntry>,
     /// The page after the program's memory.
     pub(crate) brk: u64,
+    /// Pages that execve stores to, in order.
+    pub(crate) zeroed: Vec<u64>,
 }
 
 /// QEMU's smallest stack for a program. A larger `ulimit -s` makes it larger.
@@ -105,21 +107,22 @@ fn is_guarded(previous: Option<&Vma>, line: &Vma) -> bool {
 
 /// Builds the layout if all lines belong to the program.
 pub(crate) fn of_program_lines(lines: &[Vma], program: &Path, files: &mut Files) -> Initial {
-    let mut builder = Builder { lines, files, layout: Vec::new() };
+    let mut builder = Builder { lines, files, layout: Vec::new(), zeroed: Vec::new() };
     let brk = builder.add_program(program);
     builder.add_others();
-    let mut layout = builder.layout;
+    let Builder { mut layout, zeroed, .. } = builder;
     // Segments can contain anything; a segment past the end of the address space is not mapped.
     layout.retain(|entry| entry.addr.checked_add(entry.len).is_some());
     layout.sort_by_key(|entry| entry.addr);
     layout.dedup_by(|next, previous| next.addr < previous.addr + previous.len);
-    Initial { layout, brk }
+    Initial { layout, brk, zeroed }
 }
 
 struct Builder<'a> {
     lines: &'a [Vma],
     files: &'a mut Files,
     layout: Vec<LayoutEntry>,
+    zeroed: Vec<u64>,
 }
 
 impl Builder<'_> {
@@ -144,6 +147,8 @@ impl Builder<'_> {
         let segment = elf.segments.iter().find(|segment| segment.pos == first.pos)?;
         let bias = first.range.start.wrapping_sub(segment.start);
         let file = self.files.add_path(path);
+        let zeroed = elf.segments.iter().filter_map(|segment| segment.zeroed);
+        self.zeroed.extend(zeroed.map(|page| page.wrapping_add(bias)));
         for segment in &elf.segments {
             let entry = |from: u64, to: u64| LayoutEntry {
                 addr: from.wrapping_add(bias),

@@ -60,10 +60,18 @@ impl RecorderKind {
     /// Returns the names of everything recorded beyond schema version 6.
     pub(crate) const fn recorded(self) -> &'static [&'static str] {
         match self {
-            Self::Qemu => {
-                &[recorded::BUFFERS, recorded::MLOCK, recorded::THP_DISABLE, recorded::STORES]
-            }
-            Self::Live => &[recorded::BUFFERS, recorded::STORES],
+            Self::Qemu => &[
+                recorded::BUFFERS,
+                recorded::FALLOCATE,
+                recorded::HOLES,
+                recorded::IO,
+                recorded::MLOCK,
+                recorded::STORES,
+                recorded::SYNC,
+                recorded::THP_DISABLE,
+                recorded::UNLINK,
+            ],
+            Self::Live => &[recorded::BUFFERS, recorded::HOLES, recorded::STORES],
         }
     }
 }

@@ -26,6 +26,8 @@ pub struct Program {
     pub(crate) arch: Arch,
     /// Its absolute paths are searched here first.
     pub(crate) root: Root,
+    /// The scripts that led to it.
+    pub(crate) scripts: Vec<PathBuf>,
 }
 
 /// Finds and checks the program of `command`.
@@ -45,8 +47,9 @@ pub fn resolve(
     let mut arguments = vec![first.clone()];
     arguments.extend_from_slice(rest);
     let name = path.file_name().unwrap_or(first).to_owned();
-    let search = Search { environment, root: &root };
+    let mut search = Search { environment, root: &root, scripts: Vec::new() };
     let (elf, arguments, arch) = search.follow(path, arguments, INTERPRETERS_MAX)?;
+    let scripts = search.scripts;
     let head = environment.head(&elf).unwrap_or_default();
     let loader = head::loader(&head).map(|path| Path::new(OsStr::from_bytes(path)));
     if let Some(directory) =
@@ -55,7 +58,7 @@ pub fn resolve(
         return Err(RecordError::NotInRoot { path: elf, root: directory.to_path_buf() });
     }
     let root = root.clone().with_loader(environment, arch, &elf, loader)?;
-    Ok(Program { elf, arguments, name, arch, root })
+    Ok(Program { elf, arguments, name, arch, root, scripts })
 }
 
 impl Program {
@@ -82,11 +85,12 @@ fn look_up(
 struct Search<'a> {
     environment: &'a dyn Environment,
     root: &'a Root,
+    scripts: Vec<PathBuf>,
 }
 
 impl Search<'_> {
     fn follow(
-        &self,
+        &mut self,
         path: PathBuf,
         arguments: Vec<OsString>,
         nr_left: usize,
@@ -122,6 +126,7 @@ impl Search<'_> {
         next.push(self.root.inside(&path).into_owned().into_os_string());
         next.extend(arguments.into_iter().skip(1));
         let interpreter = self.root.host(Path::new(&interpreter));
+        self.scripts.push(path.clone());
         self.follow(interpreter, next, nr_left - 1).map_err(|error| match error {
             same @ (RecordError::Interpreter { .. } | RecordError::InterpreterLoop(_)) => same,
             source => RecordError::Interpreter { script: path, source: Box::new(source) },

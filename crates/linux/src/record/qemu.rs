@@ -70,6 +70,7 @@ impl Recording {
 
         let mut book = Book::new(&mut writer);
         book.files = Files::below(self.program.root.clone());
+        book.scripts.clone_from(&self.program.scripts);
         let program = self.program.elf.clone();
         let mut ledger = Ledger::new(&mut book, directory.path().to_path_buf(), program);
         let mut session = Session::new(&mut ledger, listener, child.id());

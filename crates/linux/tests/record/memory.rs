@@ -1,10 +1,12 @@
 //! Recordings of single-threaded programs: counts, mappings, layout, files.
 #![expect(clippy::expect_used, reason = "helpers of tests fail like tests")]
 
+use std::os::unix::fs::FileExt;
+
 use largefolio_linux::record::{RecordEnd, RecorderKind};
 use largefolio_trace::event::abi::MAP_SEGMENT;
-use largefolio_trace::event::{map_of, prot_of};
-use largefolio_trace::{ExitKind, LayoutKind, Op};
+use largefolio_trace::event::{io, map_of, prot_of};
+use largefolio_trace::{Event, ExitKind, LayoutKind, Op};
 
 use crate::recorded::{Made, compile, compile_for_arm64, has_arm64, record};
 use crate::support::has;
@@ -206,6 +208,106 @@ fn transfers_have_their_file_and_position() {
     let buffer = trace.mapping(11);
     assert_eq!(trace.count(Op::Write, None, buffer.addr, buffer.addr + 11 * 4096), 4);
 }
+
+#[test]
+fn calls_on_files_say_what_they_do() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let made = compile(FILES, &[]);
+    let name = made.dir.path().join("data");
+    let file = std::fs::File::create(&name).expect("a file");
+    file.write_all_at(&[1; 4096], 1 << 20).expect("a hole");
+    let trace = record(&made.path, &[name.to_str().expect("utf-8")]);
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
+    let (data, copy, memory) =
+        (trace.file("/data"), trace.file("/data.copy"), trace.file("[memfd:x]"));
+    let info = &trace.meta.files[data as usize];
+    assert_eq!((info.size_bytes, &info.holes[..]), ((1 << 20) + 4096, &[(0, 1 << 20)][..]));
+    let memory_info = &trace.meta.files[memory as usize];
+    assert_eq!((memory_info.size_bytes, memory_info.filesystem.as_str()), (0, "tmpfs"));
+    assert!(
+        ["sync", "fallocate", "unlink", "holes", "io"].iter().all(|of| trace.meta.has_recorded(of))
+    );
+    let is_ours = |event: &&Event| {
+        let of_file = |file| event.file == Some(file);
+        let is_sync = event.op == Op::Sync && event.file.is_none();
+        of_file(data) || of_file(copy) || of_file(memory) || is_sync
+    };
+    let calls = trace.events.iter().filter(is_ours).filter(|event| event.op != Op::Open);
+    let calls: Vec<_> = calls
+        .filter(|event| event.op != Op::Mmap)
+        .map(|event| {
+            let address = if event.op == Op::Sync { 0 } else { event.addr };
+            (event.op, event.file, event.pos, event.len, event.aux, event.flags, address)
+        })
+        .collect();
+    let fd = |nr: usize| calls[nr].4;
+    let (of_data, of_copy) = (Some(data), Some(copy));
+    let expected = [
+        (Op::Pwrite, of_data, (1 << 20) + 4096, 100, fd(0), 0, 0),
+        (Op::Pwrite, of_data, 0, 4096, fd(1), io::DIRECT, 0),
+        (Op::Pread, of_data, 0, 4096, fd(2), io::DIRECT, 0),
+        (Op::Pwrite, of_data, 4096, 10, fd(3), io::SYNC, 0),
+        (Op::Sync, of_data, 0, u64::MAX, 0, 0, 0),
+        (Op::Sync, of_data, 0, u64::MAX, 0, 0, 0),
+        (Op::Sync, of_data, 4096, 8192, 0, 0, 0),
+        (Op::Sync, None, 0, 4096, 0, 0, 0),
+        (Op::Fallocate, of_data, 8192, 4096, 3, 0, 0),
+        (Op::Pread, of_data, 500, 300, fd(9), io::PIPE, 0),
+        (Op::Pwrite, of_copy, 0, 300, fd(10), io::PIPE, 500),
+        (Op::Pread, of_data, 700, 300, fd(11), io::COPY, 300),
+        (Op::Pwrite, of_copy, 300, 300, fd(12), io::COPY, 700),
+        (Op::Pread, of_data, 0, 400, fd(13), 0, 0),
+        (Op::Unlink, Some(memory), 0, 0, 0, 0, 0),
+        (Op::Truncate, Some(memory), 0, 8192, 0, 0, 0),
+        (Op::Unlink, of_copy, 0, 0, 0, 0, 0),
+        (Op::Unlink, of_data, 0, 0, 0, 0, 0),
+    ];
+    assert_eq!(calls, expected);
+}
+
+const FILES: &str = r#"
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/falloc.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/sendfile.h>
+#include <sys/uio.h>
+#include <unistd.h>
+char buffer[8192] __attribute__((aligned(4096)));
+int main(int argc, char **argv) {
+    char copy[4096], other[4096];
+    snprintf(copy, sizeof copy, "%s.copy", argv[1]);
+    snprintf(other, sizeof other, "%s.other", argv[1]);
+    int appends = open(argv[1], O_RDWR | O_APPEND);
+    if (pwrite(appends, buffer, 100, 5) != 100) return 1;
+    int direct = open(argv[1], O_RDWR | O_DIRECT);
+    if (pwrite(direct, buffer, 4096, 0) != 4096) return 2;
+    if (pread(direct, buffer, 4096, 0) != 4096) return 3;
+    int synced = open(argv[1], O_RDWR | O_DSYNC);
+    if (pwrite(synced, buffer, 10, 4096) != 10) return 4;
+    int fd = open(argv[1], O_RDWR), out = open(copy, O_RDWR | O_CREAT, 0600);
+    char *p = mmap(0, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (fsync(fd) || fdatasync(fd)) return 5;
+    if (sync_file_range(fd, 4096, 8192, SYNC_FILE_RANGE_WRITE)) return 6;
+    if (sync_file_range(fd, 0, 0, SYNC_FILE_RANGE_WAIT_BEFORE)) return 7;
+    if (msync(p, 4096, MS_SYNC) || msync(p, 4096, MS_ASYNC)) return 8;
+    if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 8192, 4096)) return 9;
+    off_t from = 500;
+    if (sendfile(out, fd, &from, 300) != 300) return 10;
+    from = 700;
+    if (copy_file_range(fd, &from, out, 0, 300, 0) != 300) return 11;
+    struct iovec parts[2] = {{buffer, 100}, {buffer + 4096, 300}};
+    if (readv(fd, parts, 2) != 400) return 12;
+    int memory = memfd_create("x", 0);
+    if (ftruncate(memory, 8192)) return 13;
+    int spare = open(other, O_RDWR | O_CREAT, 0600);
+    if (rename(other, copy) || unlink(argv[1]) || !unlink(argv[1])) return 14;
+    return 0;
+}
+"#;
 
 const TRANSFERS: &str = r#"
 #include <fcntl.h>

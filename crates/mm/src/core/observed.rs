@@ -17,6 +17,8 @@ pub enum Observed {
         index: PageIndex,
         /// The folio's order.
         order: Order,
+        /// Pages that storage has to supply: no holes, and nothing that a write supplies.
+        nr_read: u64,
     },
     /// A folio left the page cache (`mm_filemap_delete_from_page_cache`).
     Removal {

@@ -86,6 +86,7 @@ impl Memory {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page was just inserted")
         };
+        self.core.folios.get_mut(entry.folio).is_uptodate = true;
         Ok(Lookup::Cached(entry))
     }
 

@@ -39,6 +39,10 @@ impl Memory {
     ) {
         let page = self.rules.page;
         let file = self.open_file(open).mapping;
+        if self.core.mapping(file).is_zero_filled {
+            // Memory is not read from a device.
+            return;
+        }
         let Device { ra_pages, io_pages } = self.device(file);
         let opened = self.open_file_mut(open);
         match advice {

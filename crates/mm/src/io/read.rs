@@ -16,7 +16,7 @@ use crate::readahead::Plan;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::readahead::sync::{self, ReadRequest, prev_index};
 use crate::rules::readahead::ReadPosition;
-use crate::units::{ByteRange, PageIndex, PageRange, Pfn};
+use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
 
 /// Pages in the kernel's internal pipe of a `sendfile` (`PIPE_DEF_BUFFERS`).
@@ -45,6 +45,9 @@ impl Memory {
         let end = requested.min(size);
         let shift = self.rules.page.shift();
         let last = self.core.mapping(file).orders.min.round_up(self.rules.page.pages_in(requested));
+        if self.core.mapping(file).is_zero_filled {
+            return self.read_memory(file, pos..end.max(pos), show);
+        }
         let mut at = pos;
         while at < end && !self.core.work.is_spent() {
             if !self.fill_batch(open, at >> shift, last) {
@@ -69,6 +72,36 @@ impl Memory {
         }
         self.consumed(open, pos, end);
         Ok(end.saturating_sub(pos))
+    }
+
+    /// Reads memory without storage. An absent page reads as zeroes and stays absent.
+    fn read_memory(
+        &mut self,
+        file: MappingId,
+        Range { start, end }: Range<u64>,
+        mut show: impl FnMut(&Ram, Pfn, Range<u64>),
+    ) -> Result<u64, OutOfMemory> {
+        let shift = self.rules.page.shift();
+        let mut at = start;
+        while at < end && !self.core.work.is_spent() {
+            self.core.work.add(1);
+            let index = PageIndex(at >> shift);
+            if self.core.mapping(file).swapped.contains_key(&index) {
+                let new = NewFolio::new(file, index, Order::ZERO);
+                self.insert(new, ChargeEffort::Full).map_err(|_| self.out_of_memory(at))?;
+            }
+            let Some(entry) = self.core.find(file, index) else {
+                at = ((index.0 + 1) << shift).min(end);
+                continue;
+            };
+            let pfn = self.core.folios.get(entry.folio).pfn_at(index);
+            let next = self.end_of(entry, end);
+            show(&self.core.ram, pfn, at..next);
+            self.core.folios.get_mut(entry.folio).is_uptodate = true;
+            self.core.mark_accessed(entry.folio);
+            at = next;
+        }
+        Ok(end - start)
     }
 
     /// Looks up one batch of cached folios from `index` on. The batch ends at a folio with the
@@ -112,12 +145,42 @@ impl Memory {
     /// # Errors
     /// Fails if no page is free.
     pub fn sendfile(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<(), OutOfMemory> {
-        let size = self.core.mapping(self.open_file(open).mapping).size_bytes;
+        self.begin_call();
+        let mapping = self.core.mapping(self.open_file(open).mapping);
+        if mapping.is_zero_filled {
+            return self.pread(open, pos, len_bytes).map(|_| ());
+        }
+        let size = mapping.size_bytes;
         let end = pos.saturating_add(len_bytes.min(CALL_BYTES_MAX));
         let mut at = pos;
         while at < end.min(size) && !self.core.work.is_spent() {
             let requested = (PIPE_SLOTS * self.rules.page.bytes()).min(end - at);
             at = self.fill_pipe(open, at, requested)?;
+        }
+        Ok(())
+    }
+
+    /// Writes bytes that a pipe brings from position `source` of another file, one pipe load at a
+    /// time (`iter_file_splice_write`).
+    ///
+    /// # Errors
+    /// Fails if no page is free.
+    pub fn write_from_pipe(
+        &mut self,
+        open: OpenId,
+        range: ByteRange,
+        source: u64,
+    ) -> Result<(), OutOfMemory> {
+        let page = self.rules.page;
+        let len_bytes = range.len_bytes.min(CALL_BYTES_MAX);
+        let mut done = 0;
+        while done < len_bytes && !self.core.work.is_spent() {
+            let from = source.wrapping_add(done);
+            // Part of a page takes a whole slot.
+            let load = PIPE_SLOTS * page.bytes() - from % page.bytes();
+            let nr = load.min(len_bytes - done);
+            self.pwrite(open, range.pos.saturating_add(done), nr)?;
+            done += nr;
         }
         Ok(())
     }

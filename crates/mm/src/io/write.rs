@@ -7,8 +7,8 @@ use std::ops::Range;
 
 use super::copy::WriteData;
 use super::{CALL_BYTES_MAX, OutOfMemory};
-use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
+use crate::core::{NewFolio, Source};
 use crate::mapping::disk::OldEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
@@ -16,7 +16,7 @@ use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::readahead::WriteFolios;
 use crate::units::ByteRange;
-use crate::units::{MappingId, Order, PageIndex, Pfn};
+use crate::units::{MappingId, Order, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
 
 impl Memory {
@@ -57,6 +57,10 @@ impl Memory {
         let mapping = self.core.mapping(file);
         // The old end of a file that this write skips past.
         let mut old_end = Some(mapping.size_bytes).filter(|&size| size < pos && pos < end);
+        if let Some(old_end) = old_end {
+            self.add_hole(file, ByteRange { pos: old_end, len_bytes: pos - old_end });
+        }
+        let mapping = self.core.mapping(file);
         if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
             && let Some(old_end) = old_end.take()
         {
@@ -91,6 +95,7 @@ impl Memory {
             let pfn = folio.pfn_at(PageIndex(at >> shift));
             self.core.set_dirty(entry.folio);
             put(&mut self.core.ram, pfn, at..next);
+            self.fill_holes(file, ByteRange { pos: at, len_bytes: next - at });
             at = next;
             let mapping = self.core.mapping_mut(file);
             mapping.size_bytes = mapping.size_bytes.max(at);
@@ -102,13 +107,35 @@ impl Memory {
         Ok(())
     }
 
+    /// Removes the data of the pages entirely inside the range. A range that reaches the end of the
+    /// file includes the last page.
+    pub(crate) fn add_hole(&mut self, file: MappingId, ByteRange { pos, len_bytes }: ByteRange) {
+        let page = self.rules.page;
+        let end = pos.saturating_add(len_bytes);
+        let mapping = self.core.mapping_mut(file);
+        let is_last = end >= mapping.size_bytes;
+        let end = if is_last { page.pages_in(end) } else { end >> page.shift() };
+        mapping.holes.insert(PageRange { first: page.pages_in(pos), end });
+    }
+
+    /// Marks every page in the range as data.
+    pub(crate) fn fill_holes(&mut self, file: MappingId, ByteRange { pos, len_bytes }: ByteRange) {
+        let page = self.rules.page;
+        let holes = &mut self.core.mapping_mut(file).holes;
+        if !holes.is_empty() {
+            let end = page.pages_in(pos.saturating_add(len_bytes));
+            holes.remove(PageRange { first: pos >> page.shift(), end });
+        }
+    }
+
     /// Reads the page with byte `pos`, so the bytes after the end of the file can be zeroed.
     /// Without memory the filesystem would fail the call; the model continues.
     /// Returns whether it zeroed anything.
     pub(crate) fn zero_tail(&mut self, file: MappingId, pos: u64) -> bool {
         let mapping = self.core.mapping(file);
-        let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos));
         let at = PageIndex(pos >> self.rules.page.shift());
+        let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos))
+            && !mapping.holes.contains(at.0);
         let cached = self.core.find(file, at).map(|entry| self.core.folios.get(entry.folio));
         let is_needed = mapping.disk.old_end != OldEnd::Untouched
             && (has_data || cached.is_some_and(|folio| folio.is_dirty));
@@ -145,6 +172,17 @@ impl Memory {
         part_end
     }
 
+    /// Counts the pages that a write covers only in part and that have data: it reads them first.
+    fn nr_read_at_edges(&self, file: MappingId, Range { start, end }: Range<u64>) -> u64 {
+        let page = self.rules.page;
+        let is_inside = |at: &u64| !at.is_multiple_of(page.bytes());
+        let [first, last] = [start, end].map(|at| Some(at).filter(is_inside));
+        let (first, last) = (first.map(|at| at >> page.shift()), last.map(|at| at >> page.shift()));
+        let edges = first.into_iter().chain(last.filter(|_| first != last));
+        let mapping = self.core.mapping(file);
+        edges.map(|first| mapping.nr_stored(PageRange { first, end: first + 1 }, page)).sum()
+    }
+
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
         let index = PageIndex(pos >> self.rules.page.shift());
         if let Some(entry) = self.core.find(file, index) {
@@ -166,7 +204,11 @@ impl Memory {
             let first = PageIndex(order.round_down(index.0));
             let is_last = order == orders.min;
             let effort = if is_last { ChargeEffort::Full } else { ChargeEffort::Once };
-            if self.insert(NewFolio::new(file, first, order), effort).is_ok() {
+            let end = (first.0 + order.nr_pages()) << self.rules.page.shift();
+            let nr_read = self.nr_read_at_edges(file, pos..end.min(pos + len_bytes));
+            let new =
+                NewFolio { source: Source::Write { nr_read }, ..NewFolio::new(file, first, order) };
+            if self.insert(new, effort).is_ok() {
                 let entry = self.core.find(file, index)?;
                 self.core.folios.get_mut(entry.folio).is_written_whole = true;
                 return Some(entry);

@@ -15,20 +15,67 @@
 //! Differs: the flusher takes no time, so no task is throttled, and no data is written because of
 //! its age.
 
+use super::{Fallocate, FileSize};
 use crate::core::groups::GroupLimits;
-use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
+use crate::folio::{FolioId, Owner};
+use crate::mapping::reserve::BLOCK_BYTES;
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
 use crate::ram::FilePages;
-use crate::units::{GroupId, MappingId, PageRange};
+use crate::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, PageRange, Vpn, VpnRange};
+use crate::vma::{Backing, Sharing, Vma};
 
 impl Memory {
     /// Writes back every dirty folio of a file (`fsync`).
     pub fn sync_file(&mut self, file: MappingId) {
         self.write_back(file, PageRange { first: 0, end: u64::MAX });
+    }
+
+    /// Writes back the dirty folios that a range touches (`sync_file_range`, `msync`).
+    pub fn sync_range(&mut self, file: MappingId, range: ByteRange) {
+        self.write_back(file, self.pages_of(range));
+    }
+
+    /// Writes back the files that an address range maps shared (`msync`).
+    pub fn sync_mapped(&mut self, mm: MmId, range: AddrRange) {
+        for (file, pages) in self.shared_files(mm, range) {
+            self.write_back(file, pages);
+        }
+    }
+
+    /// Punches holes where an address range maps files shared (`MADV_REMOVE`).
+    pub fn remove_mapped(&mut self, mm: MmId, range: AddrRange) {
+        let shift = self.rules.page.shift();
+        for (file, PageRange { first, end }) in self.shared_files(mm, range) {
+            let range = ByteRange { pos: first << shift, len_bytes: (end - first) << shift };
+            self.fallocate(file, range, Fallocate::PunchHole, FileSize::Kept);
+        }
+    }
+
+    fn shared_files(&self, mm: MmId, range: AddrRange) -> Vec<(MappingId, PageRange)> {
+        let page = self.rules.page;
+        let end = range.addr.0.saturating_add(range.len_bytes);
+        let (start, end) = (range.addr.vpn(page), Vpn(page.pages_in(end)));
+        let areas = self.space(mm).vmas.overlapping(start, end);
+        self.count_walk(mm, VpnRange { start, end }, areas.len());
+        let file_of = |area: &Vma| match area.backing {
+            Backing::File { open, .. } if area.sharing == Sharing::Shared => {
+                let (first, end) = area.file_range();
+                Some((self.open_file(open).mapping, PageRange { first, end }))
+            }
+            _ => None,
+        };
+        areas.iter().filter_map(file_of).collect()
+    }
+
+    /// Writes back the dirty folios of every file (`sync`).
+    pub fn sync_all(&mut self) {
+        let files: Vec<MappingId> = self.core.mappings().map(|(file, _)| file).collect();
+        self.core.work.add(files.len() as u64);
+        files.into_iter().for_each(|file| self.sync_file(file));
     }
 
     /// Writes back the dirty folios of pages `[first, end)` of a file, and waits for writeback
@@ -47,6 +94,12 @@ impl Memory {
                 self.write_out(file, entry);
             }
             self.core.folios.get_mut(entry.folio).is_under_writeback = false;
+        }
+        let blocks = |pages: u64| pages.saturating_mul(self.rules.page.bytes() / BLOCK_BYTES);
+        let (first, end) = (blocks(first), blocks(end));
+        let mapping = self.core.mapping_mut(file);
+        if let Some(space) = &mut mapping.reservations {
+            space.allocate(first, end, mapping.size_bytes);
         }
     }
 
@@ -99,6 +152,11 @@ impl Memory {
     pub(crate) fn store_through_mapping(&mut self, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
         (folio.nr_clean, folio.is_marked) = (0, false);
+        let (owner, nr_pages) = (folio.owner, folio.nr_pages());
+        if let Owner::File { mapping, index } = owner {
+            let range = PageRange { first: index.0, end: index.0 + nr_pages };
+            self.core.mapping_mut(mapping).holes.remove(range);
+        }
         self.core.set_dirty(id);
     }
 

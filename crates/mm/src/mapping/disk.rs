@@ -25,6 +25,10 @@ pub struct Disk {
     pub copies_short: bool,
     /// Whether a new length makes it write back data beyond the length in storage.
     pub writes_new_length: bool,
+    /// Whether `copy_file_range` shares blocks instead of copying them (reflink).
+    pub shares_blocks: bool,
+    /// Whether moving extents also drops the block before them.
+    pub shifts_from_before: bool,
 }
 
 /// Zeroing after the old end of a file that grows.
@@ -72,6 +76,8 @@ impl Disk {
         write_unmarks: false,
         copies_short: false,
         writes_new_length: false,
+        shares_blocks: false,
+        shifts_from_before: false,
     };
     /// ext4 with its default features.
     pub const EXT4: Self = Self {
@@ -83,6 +89,8 @@ impl Disk {
         write_unmarks: false,
         copies_short: true,
         writes_new_length: false,
+        shares_blocks: false,
+        shifts_from_before: false,
     };
     /// XFS. It also reserves space ahead of writes ([`super::reserve`]).
     pub const XFS: Self = Self {
@@ -94,6 +102,8 @@ impl Disk {
         write_unmarks: false,
         copies_short: false,
         writes_new_length: true,
+        shares_blocks: true,
+        shifts_from_before: true,
     };
     /// btrfs without its experimental options.
     pub const BTRFS: Self = Self {
@@ -105,6 +115,8 @@ impl Disk {
         write_unmarks: true,
         copies_short: false,
         writes_new_length: false,
+        shares_blocks: true,
+        shifts_from_before: false,
     };
 
     /// EROFS, which nothing writes to.

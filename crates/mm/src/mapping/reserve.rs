@@ -17,9 +17,9 @@
 //!
 //! Owns one file's extents ([`Reservations`]). Does not own the file's size or its folios.
 //!
-//! Differs: there is no writeback, so a reservation stays until [`Reservations::tell`] replaces it;
-//! the blocks of an existing file are contiguous; a nearly full filesystem does not shorten
-//! reservations.
+//! Differs: only sync calls write back, so a reservation stays until one or until
+//! [`Reservations::report`] replaces it; the blocks of an existing file are contiguous; a nearly
+//! full filesystem does not shorten reservations.
 //!
 //! Invariants:
 //! - I1: extents are sorted, non-empty and do not overlap; no two reservations touch.
@@ -157,6 +157,26 @@ impl Reservations {
         for extent in self.extents.iter_mut().filter(beyond) {
             (extent.kind, extent.is_next) = (ExtentKind::Unwritten, true);
         }
+        self.is_uncertain = true;
+    }
+
+    /// Writeback of blocks `[first, end)` allocates blocks for each reservation that it touches, as
+    /// a whole. Those beyond the end of the file have no data.
+    pub fn allocate(&mut self, first: u64, end: u64, file_bytes: u64) {
+        let file_end = file_bytes.div_ceil(BLOCK_BYTES);
+        let mut extents = Vec::with_capacity(self.extents.len());
+        for extent in self.extents.drain(..) {
+            let is_touched = extent.first < end && first < extent.end;
+            if extent.kind != ExtentKind::Reserved || !is_touched {
+                extents.push(extent);
+                continue;
+            }
+            let cut = file_end.clamp(extent.first, extent.end);
+            let data = Extent { end: cut, kind: ExtentKind::Written, ..extent };
+            let ahead = Extent { first: cut, kind: ExtentKind::Unwritten, is_next: true, ..extent };
+            extents.extend([data, ahead].into_iter().filter(|part| part.first < part.end));
+        }
+        self.extents = extents;
         self.is_uncertain = true;
     }
 

@@ -10,12 +10,12 @@ use crate::core::observed::Observed;
 use crate::core::watermarks::Watermarks;
 use crate::core::{InsertRefusal, NewFolio};
 use crate::folio::FolioId;
-use crate::mapping::reserve::{Extent, Reservations};
+use crate::mapping::reserve::{BLOCK_BYTES, Extent, ExtentKind, Reservations};
 use crate::mapping::tree::Entry;
 use crate::ram::Ram;
 use crate::rules::Rules;
 use crate::rules::anon::Enabled;
-use crate::units::{MappingId, Order, PageIndex, Pfn};
+use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
 
 /// Folio state that a device or a filesystem sets.
@@ -124,6 +124,26 @@ impl Memory {
     /// Sets a file's extents on its device, if the filesystem splits writes by extents.
     pub fn set_extents(&mut self, file: MappingId, extents: impl IntoIterator<Item = Extent>) {
         if let Some(space) = &mut self.core.mapping_mut(file).reservations {
+            space.report(extents);
+        }
+    }
+
+    /// Sets parts of a file that have no data in storage, in bytes.
+    pub fn set_holes(&mut self, file: MappingId, holes: impl IntoIterator<Item = ByteRange>) {
+        for hole in holes {
+            self.add_hole(file, hole);
+        }
+        let page = self.rules.page;
+        let mapping = self.core.mapping_mut(file);
+        let all = PageRange { first: 0, end: mapping.nr_file_pages(page) };
+        let blocks = |pages: u64| pages.saturating_mul(page.bytes() / BLOCK_BYTES);
+        let extents = mapping.holes.data_in(all).map(|PageRange { first, end }| Extent {
+            first: blocks(first),
+            end: blocks(end),
+            kind: ExtentKind::Written,
+            is_next: false,
+        });
+        if let Some(space) = mapping.reservations.as_mut().filter(|_| !mapping.holes.is_empty()) {
             space.report(extents);
         }
     }

@@ -132,7 +132,8 @@ impl Memory {
             let order = fitting_order(min, range, index);
             let order = largest_folio(&self.rules, min, allowed, order);
             let is_marked = range.mark.is_some_and(|mark| order.round_down(mark) == index);
-            let folio = NewFolio { file, index: PageIndex(index), order, is_marked };
+            let new = NewFolio::new(file, PageIndex(index), order);
+            let folio = NewFolio { is_marked, ..new };
             self.insert_for_read(folio).map_err(|_| index)?;
             index += order.nr_pages();
         }
@@ -169,7 +170,7 @@ impl Memory {
                 // A cached page ends the request: what follows is read by another.
                 self.core.submit();
             } else if self
-                .insert_for_read(NewFolio { file, index: at, order: min, is_marked })
+                .insert_for_read(NewFolio { is_marked, ..NewFolio::new(file, at, min) })
                 .is_err()
             {
                 break;

@@ -11,8 +11,7 @@ use crate::mapping::disk::{KeepsWhole, NewEnd};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::rules::anon::{TruncateSplit, Unsplittable};
-use crate::units::PageRange;
-use crate::units::{MappingId, PageIndex};
+use crate::units::{ByteRange, MappingId, PageIndex, PageRange};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Partial {
@@ -35,6 +34,7 @@ impl Memory {
         let disk = mapping.disk;
         let mut has_zeroed = false;
         if size_bytes > old_bytes {
+            self.add_hole(file, ByteRange { pos: old_bytes, len_bytes: size_bytes - old_bytes });
             has_zeroed = self.zero_tail(file, old_bytes);
             self.write_beyond(file, old_bytes, size_bytes);
         } else if disk.new_end == NewEnd::ZeroedFirst {
@@ -84,6 +84,17 @@ impl Memory {
         self.core.mapping_mut(file).stored_bytes = new;
     }
 
+    /// Writes back, unmaps and drops everything from `pos` on. The size stays.
+    pub(crate) fn drop_from(&mut self, file: MappingId, pos: u64) {
+        let page = self.rules.page;
+        self.write_back(file, PageRange { first: pos >> page.shift(), end: u64::MAX });
+        let first = page.pages_in(pos);
+        for (mm, start, end) in self.mapped_ranges(file, PageRange { first, end: u64::MAX }) {
+            self.zap(mm, start, end);
+        }
+        self.drop_bytes(Gone { file, from: pos, to: u64::MAX });
+    }
+
     /// Punches a hole into a file (`FALLOC_FL_PUNCH_HOLE`). Private copies of its pages stay.
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
@@ -100,6 +111,7 @@ impl Memory {
             }
         }
         self.core.ram.punch(file, pos, end.min(size_bytes));
+        self.add_hole(file, ByteRange { pos, len_bytes: end - pos });
         self.drop_bytes(Gone { file, from: pos, to: end });
     }
 

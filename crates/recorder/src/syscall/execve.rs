@@ -25,7 +25,7 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use super::sysno::Sysno;
-use super::{Call, guest, low};
+use super::{Call, file, guest, low};
 use crate::arguments::Arguments;
 use crate::head::{self, HEAD_BYTES, Head, INTERPRETERS_MAX};
 use crate::variables::{SHIELD, acts_on_emulator};
@@ -47,6 +47,8 @@ enum Left {
 struct Target {
     program: PathBuf,
     arguments: Vec<CString>,
+    /// The scripts that led to the program.
+    scripts: Vec<PathBuf>,
 }
 
 pub(super) fn before(call: &Call) {
@@ -138,7 +140,7 @@ impl Request {
     fn target(&self) -> Result<Target, Left> {
         let mut path = behind_links(&self.path);
         let own = Arguments::kept().map(|kept| kept.arch);
-        let mut arguments = self.arguments.clone();
+        let (mut arguments, mut scripts) = (self.arguments.clone(), Vec::new());
         // The kernel adds an empty argument if a program is called without any.
         if arguments.is_empty() {
             arguments.push(CString::default());
@@ -149,7 +151,7 @@ impl Request {
             let (interpreter, argument) = match head::head(&bytes) {
                 Head::Program(arch) if Some(arch) == own => {
                     check_loader(&bytes)?;
-                    return Ok(Target { program, arguments });
+                    return Ok(Target { program, arguments, scripts });
                 }
                 Head::Script { interpreter, argument } => (interpreter, argument),
                 Head::ThirtyTwoBit => return Err(Left::Runs(Unrecorded::ThirtyTwoBit)),
@@ -166,6 +168,7 @@ impl Request {
             let words: Option<Vec<CString>> =
                 words.into_iter().flatten().map(|word| CString::new(word).ok()).collect();
             arguments.splice(..1, words.ok_or(Left::Refused)?);
+            scripts.push(program);
             path = PathBuf::from(OsStr::from_bytes(interpreter));
         }
         Err(Left::Refused)
@@ -239,6 +242,9 @@ fn check_loader(bytes: &[u8]) -> Result<(), Left> {
 
 impl Target {
     fn tell(&self, call: &Call) {
+        for script in &self.scripts {
+            file::head_read(call, script);
+        }
         grace::flush_others(call.tail);
         let mut body = real(&self.program).into_os_string().into_vec();
         body.push(0);

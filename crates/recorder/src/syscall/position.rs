@@ -6,7 +6,7 @@
 use std::os::fd::RawFd;
 
 use super::sysno::Sysno;
-use super::{Call, guest, op};
+use super::{Call, guest};
 
 #[derive(Clone, Copy, Debug)]
 pub(super) enum At {
@@ -14,31 +14,46 @@ pub(super) enum At {
     Descriptor,
 }
 
+/// One side of a call that moves data.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Transfer {
-    pub(super) op: u32,
+pub(super) struct Side {
     pub(super) fd: RawFd,
     pub(super) at: At,
 }
 
+/// What a call reads and what it writes. A call with both moves data between them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Transfer {
+    pub(super) from: Option<Side>,
+    pub(super) to: Option<Side>,
+    /// `RWF_*` flags.
+    pub(super) flags: u64,
+}
+
 /// Returns the sides of a call that transferred `bytes`, none for other calls.
-pub(super) fn transfers(call: &Call, bytes: u64) -> [Option<Transfer>; 2] {
-    let [_, a2, a3, a4, ..] = call.args;
-    let side = |op, fd, at| Some(Transfer { op, fd: call.descriptor(fd), at });
+pub(super) fn transfer(call: &Call, bytes: u64) -> Transfer {
+    let [_, a2, a3, a4, _, a6] = call.args;
+    let side = |fd, at| Some(Side { fd: call.descriptor(fd), at });
+    let read = |from| Transfer { from, ..Transfer::default() };
+    let write = |to| Transfer { to, ..Transfer::default() };
     match call.sysno {
-        Sysno::Read | Sysno::Readv => [side(op::PREAD, 0, At::Descriptor), None],
-        Sysno::Write | Sysno::Writev => [side(op::PWRITE, 0, At::Descriptor), None],
-        Sysno::Pread64 | Sysno::Preadv => [side(op::PREAD, 0, At::Position(a4)), None],
-        Sysno::Pwrite64 | Sysno::Pwritev => [side(op::PWRITE, 0, At::Position(a4)), None],
-        Sysno::Preadv2 => [side(op::PREAD, 0, position_or_own(a4)), None],
-        Sysno::Pwritev2 => [side(op::PWRITE, 0, position_or_own(a4)), None],
-        Sysno::Sendfile => {
-            [side(op::PREAD, 1, before(a3, bytes)), side(op::PWRITE, 0, At::Descriptor)]
-        }
-        Sysno::CopyFileRange | Sysno::Splice => {
-            [side(op::PREAD, 0, before(a2, bytes)), side(op::PWRITE, 2, before(a4, bytes))]
-        }
-        _ => [None, None],
+        Sysno::Read | Sysno::Readv => read(side(0, At::Descriptor)),
+        Sysno::Write | Sysno::Writev => write(side(0, At::Descriptor)),
+        Sysno::Pread64 | Sysno::Preadv => read(side(0, At::Position(a4))),
+        Sysno::Pwrite64 | Sysno::Pwritev => write(side(0, At::Position(a4))),
+        Sysno::Preadv2 => Transfer { flags: a6, ..read(side(0, position_or_own(a4))) },
+        Sysno::Pwritev2 => Transfer { flags: a6, ..write(side(0, position_or_own(a4))) },
+        Sysno::Sendfile => Transfer {
+            from: side(1, before(a3, bytes)),
+            to: side(0, At::Descriptor),
+            ..Transfer::default()
+        },
+        Sysno::CopyFileRange | Sysno::Splice => Transfer {
+            from: side(0, before(a2, bytes)),
+            to: side(2, before(a4, bytes)),
+            ..Transfer::default()
+        },
+        _ => Transfer::default(),
     }
 }
 

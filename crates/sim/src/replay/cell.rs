@@ -15,7 +15,7 @@ use largefolio_mm::core::space::Flush;
 use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::reclaim::compact::PROACTIVE_SLEEP_NS;
 use largefolio_mm::rules::{Arch, Store};
-use largefolio_mm::units::{Order, PageSize};
+use largefolio_mm::units::{ByteRange, Order, PageSize};
 use largefolio_trace::{FileInfo, Meta};
 
 use crate::cost::{BaseTime, Mark, Timing};
@@ -157,6 +157,7 @@ impl Cell {
         cell.cgroups = cell.change(|memory| Cgroups::new(&groups, memory));
         cell.spec.cgroups = groups;
         cell.allow(0);
+        cell.fill_memory_files(meta);
         cell.start(meta)?;
         Ok(cell)
     }
@@ -257,15 +258,45 @@ impl Cell {
             let annotation = self.spec.annotations.iter().rev().find(fits);
             let bytes_of =
                 |wish| annotation.filter(|one| one.wish() == wish).map(Annotation::bytes);
-            let mapping = self.memory.0.add_stored_file(size_bytes, store);
+            let memory = &mut self.memory.0;
+            let mapping = match store.filesystem {
+                TMPFS if is_memfd(file) => memory.add_memory_file(size_bytes),
+                TMPFS => memory.add_tmpfs_file(size_bytes),
+                _ => memory.add_stored_file(size_bytes, store),
+            };
+            let holes = file.holes.iter().map(|&(pos, len_bytes)| ByteRange { pos, len_bytes });
+            memory.set_holes(mapping, holes);
             self.program.files.push(TraceFile {
                 mapping,
                 size_bytes,
-                is_device: file.path.starts_with("/dev/") && file.size_bytes == 0,
+                is_device: is_device(file),
                 is_elf: !file.build_id.is_empty(),
                 preferred_bytes: bytes_of(Wish::Prefer),
                 collapse_bytes: bytes_of(Wish::Collapse),
             });
+        }
+    }
+
+    /// Adds the data of tmpfs files that existed before the trace to memory. Files larger than half
+    /// of the free memory start empty.
+    fn fill_memory_files(&mut self, meta: &Meta) {
+        let filesystem = self.spec.filesystem.clone();
+        let is_tmpfs = |file: &FileInfo| filesystem.as_ref().unwrap_or(&file.filesystem) == TMPFS;
+        for (nr, file) in (0..).zip(&meta.files) {
+            if !is_tmpfs(file) || is_memfd(file) {
+                continue;
+            }
+            let mapping = self.program.files[nr].mapping;
+            let room = self.memory.core().buddy.nr_free_pages() / 2 * self.page().bytes();
+            let holes = file.holes.iter().map(|&(pos, len)| (pos, pos.saturating_add(len)));
+            let mut start = 0;
+            for (hole, end) in holes.chain([(file.size_bytes, file.size_bytes)]) {
+                let data = ByteRange { pos: start, len_bytes: hole.saturating_sub(start) };
+                if file.size_bytes <= room {
+                    self.change(|memory| memory.fill_memory_file(mapping, data));
+                }
+                start = end;
+            }
         }
     }
 
@@ -289,6 +320,19 @@ impl Cell {
 fn file_store(file: &FileInfo) -> Store<'_> {
     let FileInfo { filesystem, block_bytes, disk, through, .. } = file;
     Store { filesystem, block_bytes: *block_bytes, disk, is_stacked: !through.is_empty() }
+}
+
+const TMPFS: &str = "tmpfs";
+
+/// A device has no size. Files below `/dev/shm` are memory.
+fn is_device(file: &FileInfo) -> bool {
+    let path = &file.path;
+    path.starts_with("/dev/") && !path.starts_with("/dev/shm/") && file.size_bytes == 0
+}
+
+/// A memfd exists only during the trace, so all its data comes from the trace.
+fn is_memfd(file: &FileInfo) -> bool {
+    file.path.starts_with('[')
 }
 
 /// [`Meta::arch`] of programs that toolchains link for 64K pages.

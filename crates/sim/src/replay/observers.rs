@@ -55,6 +55,11 @@ impl Cell {
         }
     }
 
+    /// Submits the reads of the first program's execve.
+    pub(crate) fn watch_start(&mut self) {
+        self.settle(Wait::AtOnce, Origin::of_call(Op::Execve));
+    }
+
     /// Records a call's collapses and submits its reads. A read call also waits for its pages.
     pub(crate) fn watch_call(&mut self, event: &Event) {
         if matches!(event.op, Op::Madvise | Op::Collapse) {
@@ -160,7 +165,7 @@ impl Cell {
             keeper.observe(&observed, cause);
         }
         let (shift, references) = (self.page().shift(), self.references());
-        for request in requests(&observed, &self.memory, wait) {
+        for request in requests(&observed, wait) {
             self.counted.reads.submit(&request, request.nr_pages << shift, references);
         }
     }

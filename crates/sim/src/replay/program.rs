@@ -16,7 +16,7 @@ pub(crate) mod relink;
 pub(crate) mod remap;
 pub(crate) mod space;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Index, IndexMut};
 
 use largefolio_mm::units::{MappingId, MmId, PageSize};
@@ -35,6 +35,8 @@ pub(crate) const NO_DESCRIPTOR: u64 = u64::MAX;
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(crate) files: TraceFiles,
+    /// Files without a name that are still in use.
+    pub(crate) unlinked: BTreeSet<FileId>,
     pub(crate) linked: BTreeMap<FileId, LinkedImage>,
     pub(crate) processes: Slab<Process>,
     pub(crate) spaces: Slab<AddressSpace>,
@@ -56,6 +58,7 @@ impl Program {
         Self {
             recorded,
             files: TraceFiles::default(),
+            unlinked: BTreeSet::new(),
             linked: BTreeMap::new(),
             processes: Slab::default(),
             spaces: Slab::default(),
@@ -164,6 +167,10 @@ impl Process {
         self.by_descriptor.insert(descriptor, opened).map(|closed| closed.open)
     }
 
+    pub(crate) fn at(&self, descriptor: u64) -> Option<Opened> {
+        self.by_descriptor.get(&descriptor).copied()
+    }
+
     #[must_use]
     pub(crate) fn closed(&mut self, descriptor: u64) -> Option<OpenId> {
         self.by_descriptor.remove(&descriptor).map(|closed| closed.open)
@@ -195,7 +202,7 @@ impl Process {
     }
 
     /// Returns the descriptor's open if it is this file, else the file's last open, even a closed
-    /// one. No recorder reports descriptors from dup or from a parent.
+    /// one. Descriptors from an unrecorded parent are unknown.
     pub(crate) fn open_of(&self, file: FileId, descriptor: Option<u64>) -> Option<OpenId> {
         descriptor
             .and_then(|descriptor| self.by_descriptor.get(&descriptor))

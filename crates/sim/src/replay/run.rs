@@ -124,6 +124,7 @@ impl Cell {
         self.event(process, event)?;
         self.charge_faults(program, before);
         self.sweep_opens();
+        self.free_unlinked();
         self.watch_call(event);
         self.check_budget(process)
     }

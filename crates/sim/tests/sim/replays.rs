@@ -9,6 +9,7 @@ mod cells;
 mod cgroup;
 mod detail;
 mod faults;
+mod files;
 mod gaps;
 mod hostile;
 mod hugetlb;

@@ -17,7 +17,6 @@ mod convert;
 mod descriptors;
 mod discover;
 mod disk;
-mod elf;
 mod events;
 mod kept;
 mod line;
@@ -55,6 +54,7 @@ use super::error::CrosscheckError;
 use super::facts::{DEFAULT_AROUND_BYTES, Facts, first_cpu};
 use super::mkfs;
 use super::workloads::Filesystem;
+use largefolio_linux::elf::exec_reads::exec_reads;
 use largefolio_linux::proc::host;
 use largefolio_linux::setting::{Setting, thp};
 use largefolio_linux::signals::Signals;
@@ -178,14 +178,13 @@ fn run_on(
     let status = tracer::run(program, Some(cpu), &mut marks)
         .map_err(CrosscheckError::os("run the program"))?;
     let files = std::mem::take(&mut marks.files);
-    let exec_reads = |inode| {
+    let reads_of = |inode| {
         let path = files.get(&inode).map_or(Path::new(""), |used| used.path.as_path());
-        elf::reads(path, path.to_string_lossy().contains("/ld-linux"))
+        exec_reads(path, path.to_string_lossy().contains("/ld-linux"))
     };
     let trace = events.stop()?;
-    let body =
-        convert::convert(&trace, &Source { page: facts.page_bytes, exec_reads: &exec_reads })
-            .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
+    let body = convert::convert(&trace, &Source { page: facts.page_bytes, exec_reads: &reads_of })
+        .map_err(|error| CrosscheckError::Trace(error.to_string()))?;
     let text = header(stage, plan, facts, events.known)? + &with_files(&body, &files);
     let (nr_files, nr_removed) = (body.files.len(), body.nr_removed);
     Ok(ProgramRecording { text, status, nr_files, nr_removed })

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel_event::{Call, KernelEvent};
+use super::kernel_event::{Call, KernelEvent, Means};
 use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
@@ -15,6 +15,9 @@ enum EventKind {
     /// A call of the probed function, possibly without a fault.
     Handled,
     FileRead,
+    FileWrite,
+    Direct,
+    Synced,
     Birth,
     Executes,
     Ends,
@@ -53,6 +56,37 @@ const READS: Recorded = Recorded {
     fields: &["i_ino", "s_dev", "index", "last_index"],
     kind: EventKind::FileRead,
 };
+/// What ext4 and XFS report. Without one of these, the kernel lacks that filesystem.
+const OF_FILESYSTEMS: [Recorded; 6] = [
+    Recorded {
+        name: "ext4/ext4_write_begin",
+        fields: &["ino", "dev", "pos", "len"],
+        kind: EventKind::FileWrite,
+    },
+    Recorded {
+        name: "ext4/ext4_da_write_begin",
+        fields: &["ino", "dev", "pos", "len"],
+        kind: EventKind::FileWrite,
+    },
+    Recorded {
+        name: "xfs/xfs_file_buffered_write",
+        fields: &["ino", "dev", "offset", "count"],
+        kind: EventKind::FileWrite,
+    },
+    Recorded {
+        name: "iomap/iomap_dio_rw_begin",
+        fields: &["ino", "dev", "pos", "count", "ki_flags"],
+        kind: EventKind::Direct,
+    },
+    Recorded {
+        name: "ext4/ext4_sync_file_enter",
+        fields: &["ino", "dev"],
+        kind: EventKind::Synced,
+    },
+    Recorded { name: "xfs/xfs_file_fsync", fields: &["ino", "dev"], kind: EventKind::Synced },
+];
+/// `IOCB_WRITE`.
+const WRITES: u64 = 1 << 18;
 const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
     (Call::Munmap, "munmap", &["addr", "len"]),
@@ -108,6 +142,9 @@ impl Formats {
             )?;
         }
         formats.has_reads = formats.add(instance, READS.name, READS.fields, READS.kind).is_ok();
+        for event in OF_FILESYSTEMS {
+            let _ = formats.add(instance, event.name, event.fields, event.kind);
+        }
         Ok(formats)
     }
 
@@ -161,6 +198,18 @@ impl Formats {
                 first: values[2],
                 end: values[3].saturating_add(1),
             },
+            EventKind::FileWrite | EventKind::Direct => KernelEvent::Moved {
+                inode: values[0],
+                device: values[1],
+                pos: values[2],
+                len: values[3],
+                means: match *kind {
+                    EventKind::FileWrite => Means::CachedWrite,
+                    _ if values[4] & WRITES != 0 => Means::DirectWrite,
+                    _ => Means::DirectRead,
+                },
+            },
+            EventKind::Synced => KernelEvent::Synced { inode: values[0], device: values[1] },
             EventKind::Birth => KernelEvent::Birth { child: tid(values[0]), flags: values[1] },
             EventKind::Executes => {
                 KernelEvent::Executes { process: tid(values[0]), earlier: tid(values[1]) }

@@ -12,6 +12,14 @@ pub(super) enum Call {
     Brk,
 }
 
+/// How data moves between memory and a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Means {
+    CachedWrite,
+    DirectRead,
+    DirectWrite,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mapped {
     pub(super) pid: u32,
@@ -38,6 +46,19 @@ pub(super) enum KernelEvent {
         device: u64,
         first: u64,
         end: u64,
+    },
+    /// A write call reached the page cache, or a read or write call moved data past it.
+    Moved {
+        inode: u64,
+        device: u64,
+        pos: u64,
+        len: u64,
+        means: Means,
+    },
+    /// The thread waits for a file's data to be in storage.
+    Synced {
+        inode: u64,
+        device: u64,
     },
     /// The thread created another one (`CLONE_*`).
     Birth {

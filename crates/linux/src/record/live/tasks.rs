@@ -10,14 +10,15 @@
 mod faults;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi, io};
 use largefolio_trace::validate::CALL_BYTES_MAX;
-use largefolio_trace::{Event, ExitKind, Image, Op, ThreadId, TraceError};
+use largefolio_trace::{Event, ExitKind, FileId, Image, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
-use super::kernel_event::{Call, KernelEvent, Mapped, Timed};
+use super::kernel_event::{Call, KernelEvent, Mapped, Means, Timed};
 use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
@@ -46,6 +47,8 @@ struct Thread {
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
+    /// The same in bytes for its last write.
+    written: Option<(u64, u64, u64)>,
     /// Page and code of a fault that was tried under the VMA lock and may be retried.
     tried: Option<(u64, u64)>,
 }
@@ -73,6 +76,8 @@ pub(super) struct Tasks<'book, 'sink> {
     threads: BTreeMap<u32, Thread>,
     processes: BTreeMap<u32, Process>,
     command: Option<u32>,
+    /// Ends of files that writes have moved.
+    ends: BTreeMap<FileId, u64>,
     /// Stores to pages that were mapped read-only.
     pub(super) nr_protected: u64,
 }
@@ -85,6 +90,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             threads: BTreeMap::new(),
             processes: BTreeMap::new(),
             command: None,
+            ends: BTreeMap::new(),
             nr_protected: 0,
         }
     }
@@ -111,7 +117,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             executing: None,
         };
         self.processes.insert(pid, process);
-        self.threads.insert(pid, Thread { id, pid, call: None, read: None, tried: None });
+        self.threads
+            .insert(pid, Thread { id, pid, call: None, read: None, written: None, tried: None });
         id
     }
 
@@ -122,7 +129,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
-        self.threads.insert(tid, Thread { id, pid, call: None, read: None, tried: None });
+        self.threads
+            .insert(tid, Thread { id, pid, call: None, read: None, written: None, tried: None });
         self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
@@ -191,6 +199,14 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             KernelEvent::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
             }
+            KernelEvent::Moved { inode, device, pos, len, means } => {
+                return self.file_moved(tid, (device, inode), means, pos..pos.saturating_add(len));
+            }
+            KernelEvent::Synced { inode, device } => {
+                let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
+                let all = Event { len: u64::MAX, ..Event::new(thread.id, Op::Sync) };
+                return self.book.push(Event { file: Some(file), ..all });
+            }
             KernelEvent::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
             KernelEvent::Exit { result } => {
                 self.set_call(tid, None);
@@ -237,7 +253,8 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             let Some(process) = self.processes.get_mut(&parent.pid) else { return Ok(()) };
             process.nr_threads += 1;
             let id = self.book.add_thread();
-            self.threads.insert(child, Thread { id, call: None, read: None, ..parent });
+            self.threads
+                .insert(child, Thread { id, call: None, read: None, written: None, ..parent });
             return self.book.push_fork(parent.id, id, SHARES_MEMORY);
         }
         let Some(process) = self.processes.get(&parent.pid) else { return Ok(()) };
@@ -347,22 +364,15 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             return Ok(());
         }
         let thread = *thread;
-        let device = libc::makedev(low(device >> 20), low(device & ((1 << 20) - 1)));
-        let of = (device, inode);
-        let file = self.inodes.of_descriptor(&mut self.book.files, thread.pid, of);
-        let Some(file) = file else {
-            if self.inodes.is_unknown(of) {
-                self.book.warn(NO_READER);
-            }
-            return Ok(());
-        };
+        let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
         // The kernel counts in its own page size.
         let page_bytes = page_bytes() as u64;
         let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
         else {
             return Ok(());
         };
-        let size_bytes = self.book.files.size_bytes(file);
+        let grown = self.ends.get(&file).copied().unwrap_or(0);
+        let size_bytes = self.book.files.size_bytes(file).max(grown);
         let len = end.min(size_bytes.max(pos)).saturating_sub(pos);
         if len == 0 {
             return Ok(());
@@ -377,6 +387,51 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             ..Event::new(thread.id, Op::Pread)
         };
         self.book.push(event)
+    }
+
+    /// Returns a file by inode and the kernel's device number.
+    fn file_of(&mut self, pid: u32, (device, inode): (u64, u64)) -> Option<FileId> {
+        let device = libc::makedev(low(device >> 20), low(device & ((1 << 20) - 1)));
+        let of = (device, inode);
+        let file = self.inodes.of_descriptor(&mut self.book.files, pid, of);
+        if file.is_none() && self.inodes.is_unknown(of) {
+            self.book.warn(NO_READER);
+        }
+        file
+    }
+
+    fn file_moved(
+        &mut self,
+        tid: u32,
+        of: (u64, u64),
+        means: Means,
+        Range { start, end }: Range<u64>,
+    ) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        // ext4 reports the rest of a write with each folio.
+        let is_same = means == Means::CachedWrite
+            && thread.written.is_some_and(|(inode, earlier, its_end)| {
+                inode == of.1 && its_end == end && start > earlier
+            });
+        thread.written = Some((of.1, start, end));
+        let thread = *thread;
+        if is_same || start == end {
+            return Ok(());
+        }
+        let Some(file) = self.file_of(thread.pid, of) else { return Ok(()) };
+        let (op, flags) = match means {
+            Means::CachedWrite => (Op::Pwrite, 0),
+            Means::DirectWrite => (Op::Pwrite, io::DIRECT),
+            Means::DirectRead => (Op::Pread, io::DIRECT),
+        };
+        if op == Op::Pwrite {
+            let known = self.ends.entry(file).or_default();
+            *known = end.max(*known);
+        }
+        let len = (end - start).min(CALL_BYTES_MAX);
+        let aux = u64::from(file) + 3;
+        let event = Event { pos: start, len, aux, flags, ..Event::new(thread.id, op) };
+        self.book.push(Event { file: Some(file), ..event })
     }
 
     fn called(

@@ -153,6 +153,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
         let Some((path, command)) = executed else {
             if self.top == Some(pid) {
                 (self.book.layout, self.book.brk) = (initial.layout, initial.brk);
+                self.book.push_scripts(first)?;
+                return self.book.push_stores(first, &initial.zeroed);
             }
             return Ok(());
         };
@@ -164,8 +166,9 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
                 "Too many programs were executed; {path} is recorded as part of the previous \
                  program's memory."
             ));
+            return Ok(());
         }
-        Ok(())
+        self.book.push_stores(first, &initial.zeroed)
     }
 
     fn take_file(&mut self, body: &[u8]) {
@@ -203,11 +206,18 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
                 self.book.push_mmap(event, prot, wire.flags)
             }
             // A file without a page cache has no id, and its transfers do not matter.
-            Op::Open | Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise
+            Op::Open
+            | Op::Pread
+            | Op::Pwrite
+            | Op::Truncate
+            | Op::Fadvise
+            | Op::Fallocate
+            | Op::Unlink
                 if event.file.is_none() =>
             {
                 Ok(())
             }
+            Op::Sync if event.file.is_none() && wire.file != 0 => Ok(()),
             _ => self.book.push(event),
         }
     }

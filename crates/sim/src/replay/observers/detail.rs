@@ -112,7 +112,7 @@ impl Origin {
 
     pub(crate) fn of_call(op: Op) -> Self {
         match op {
-            Op::Pread => Self::ReadCall,
+            Op::Pread | Op::Execve => Self::ReadCall,
             Op::Fadvise | Op::Madvise => Self::Advice,
             _ => Self::WriteCall,
         }

@@ -145,7 +145,7 @@ impl Keeper {
         let mut now = cause;
         for event in observed {
             match *event {
-                Observed::Insertion { mapping, index, order } => {
+                Observed::Insertion { mapping, index, order, .. } => {
                     self.inserted.insert((mapping, index), (order, now));
                 }
                 Observed::Entry { kind: EntryKind::Async, .. } => now = Origin::Marker,

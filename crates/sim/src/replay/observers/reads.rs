@@ -14,7 +14,6 @@
 use std::collections::VecDeque;
 
 use largefolio_mm::core::observed::{EntryKind, Observed};
-use largefolio_mm::memory::Memory;
 use largefolio_mm::units::MappingId;
 
 use crate::cost::{Device, ReadEvents, Timing};
@@ -49,10 +48,10 @@ pub(crate) struct ReadRequest {
 }
 
 impl ReadRequest {
-    fn add(&mut self, pages: Pages) {
+    fn add(&mut self, pages: Pages, nr_read: u64) {
         self.pages.first = self.pages.first.min(pages.first);
         self.pages.end = self.pages.end.max(pages.end);
-        self.nr_pages += pages.end - pages.first;
+        self.nr_pages += nr_read;
     }
 }
 
@@ -134,21 +133,23 @@ fn add(sum: &mut Option<u64>, more: u64) {
 }
 
 /// Collects the reads in `observed`. Reads that the marker started ignore `wait`.
-pub(crate) fn requests(observed: &[Observed], memory: &Memory, wait: Wait) -> Vec<ReadRequest> {
+pub(crate) fn requests(observed: &[Observed], wait: Wait) -> Vec<ReadRequest> {
     let mut now = wait;
     let mut open: Option<ReadRequest> = None;
     let mut requests = Vec::new();
     for event in observed {
         match *event {
-            Observed::Insertion { mapping, index, order } => {
-                if !memory.core().mapping(mapping).is_anon_shared {
-                    let nr_pages = order.nr_pages();
-                    let pages = Pages { file: mapping, first: index.0, end: index.0 + nr_pages };
+            Observed::Insertion { mapping, index, order, nr_read } => {
+                if nr_read > 0 {
+                    let end = index.0 + order.nr_pages();
+                    let pages = Pages { file: mapping, first: index.0, end };
                     match &mut open {
-                        Some(request) if request.pages.file == mapping => request.add(pages),
+                        Some(request) if request.pages.file == mapping => {
+                            request.add(pages, nr_read);
+                        }
                         _ => {
                             requests.extend(open.take());
-                            open = Some(ReadRequest { pages, nr_pages, wait: now });
+                            open = Some(ReadRequest { pages, nr_pages: nr_read, wait: now });
                         }
                     }
                 }

@@ -48,6 +48,7 @@ impl Cell {
         if let Some(file) = layout.iter().filter(is_program).find_map(|entry| entry.file) {
             self.run(process, file);
         }
+        self.read_headers(process, layout)?;
         let stacks = layout.iter().filter(|entry| entry.kind == LayoutKind::Stack);
         self.program.space_mut(process).stacks =
             stacks.map(|entry| entry.addr..entry.addr.saturating_add(entry.len)).collect();

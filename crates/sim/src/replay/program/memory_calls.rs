@@ -14,7 +14,6 @@ use largefolio_trace::event::abi::{
 use largefolio_trace::event::{huge_page_bytes, map_of, prot_of};
 use largefolio_trace::{Event, ExitKind, Op};
 
-use crate::gaps::IGNORED;
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::outcome::Hugetlb;
@@ -22,6 +21,7 @@ use crate::replay::program::layout::{Mapped, prot_bits};
 use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment, page_end};
 use crate::replay::program::{ProcessNr, place};
 
+const MADV_REMOVE: u64 = 9;
 const MADV_COLLAPSE: u64 = 25;
 
 const fn purpose_of(flags: u32) -> Purpose {
@@ -65,13 +65,16 @@ impl Cell {
             Op::Exit => self.end_process(process),
             Op::Open => self.open(process, event),
             Op::Close => self.close(process, event.pos),
-            Op::Pread | Op::Pwrite | Op::Truncate | Op::Fadvise | Op::DropCaches => {
+            Op::Pread
+            | Op::Pwrite
+            | Op::Truncate
+            | Op::Fadvise
+            | Op::DropCaches
+            | Op::Fallocate
+            | Op::Unlink => {
                 self.file_event(process, event)?;
             }
-            // No rule yet: the result says so.
-            Op::Sync | Op::Fallocate | Op::Unlink => {
-                self.counted.met.call(event.op.name().to_owned(), IGNORED);
-            }
+            Op::Sync => self.sync(process, event)?,
             Op::Mlock => self.mlock(process, event)?,
             Op::ThpDisable => self.disable_thp(process, event.aux),
             Op::Collapse => self.collapse(process, event),
@@ -333,6 +336,10 @@ impl Cell {
 
     fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let advice = match event.aux {
+            MADV_REMOVE => {
+                self.remove(process, event);
+                return Ok(());
+            }
             0 => Madvice::Normal,
             1 => Madvice::Random,
             2 => Madvice::Sequential,

@@ -40,6 +40,7 @@ impl Cell {
         self.change_lives(program, 1);
         self.program.start_thread(FIRST_THREAD, process);
         self.load(process, &meta.layout, meta.brk)?;
+        self.watch_start();
         self.check_budget(process)
     }
 

@@ -68,11 +68,15 @@ fn event(rng: &mut Rng, nr_files: u32) -> Event {
 
 fn meta(rng: &mut Rng) -> Meta {
     let sizes = [0, 1, 4095, 1 << 20, 1 << 40, u64::MAX];
+    let filesystems = ["xfs", "ext4", "tmpfs", ""];
+    let mut ranges = || (0..rng.below(3)).map(|_| (number(rng), number(rng))).collect();
     let file = |size: &u64| FileInfo {
         path: "f".into(),
         size_bytes: *size,
         build_id: if size.is_multiple_of(2) { "ab".into() } else { String::new() },
-        filesystem: "xfs".into(),
+        filesystem: filesystems[(size % 4) as usize].into(),
+        holes: ranges(),
+        exec_reads: ranges(),
         ..FileInfo::default()
     };
     let files: Vec<FileInfo> = sizes.iter().map(file).collect();

@@ -19,7 +19,7 @@ impl FileReplay {
         let mut step = FileStep::default();
         for event in self.memory.take_observed() {
             match event {
-                Observed::Insertion { mapping, index, order } => {
+                Observed::Insertion { mapping, index, order, .. } => {
                     let (file, order) = (self.number_of(mapping), order.get());
                     step.insertions.push(CachedFolio { file, index: index.0, order });
                 }

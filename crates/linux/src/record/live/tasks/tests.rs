@@ -208,3 +208,41 @@ fn what_an_execve_touches_comes_after_it() {
     let addresses: Vec<_> = rows[3..].iter().map(|row| row.addr).collect();
     assert_eq!(addresses, [0x40_0000, 0x40_1000]);
 }
+
+#[test]
+fn a_write_that_comes_in_parts_is_one_call() {
+    use std::os::unix::fs::MetadataExt;
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let metadata = file.path().metadata().unwrap();
+    let (device, inode) = (metadata.dev(), metadata.ino());
+    let mut sink = Vec::new();
+    let mut book = Book::new(&mut sink);
+    let mut tasks = Tasks::new(&mut book);
+    tasks.add_process(MAIN, 0);
+    tasks.process_mut(MAIN).unwrap().is_blind = false;
+    let path = file.path().to_path_buf();
+    let (pid, addr, len, pos, prot) = (MAIN, 0, 4096, 0, 1);
+    tasks.inodes.note(&Mapped { pid, addr, len, pos, device, inode, prot, path });
+    let device = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
+    let moved = |pos, len, means| KernelEvent::Moved { inode, device, pos, len, means };
+    for (time_ns, event) in (10..).zip([
+        moved(0, 100_000, Means::CachedWrite),
+        moved(65_536, 34_464, Means::CachedWrite),
+        moved(0, 100_000, Means::CachedWrite),
+        moved(0, 4096, Means::DirectRead),
+        moved(0, 4096, Means::DirectWrite),
+        KernelEvent::Synced { inode, device },
+    ]) {
+        tasks.take(Timed { time_ns, tid: MAIN, event }).unwrap();
+    }
+    drop(tasks);
+    let rows: Vec<_> = sink.iter().map(|row| (row.op, row.len, row.flags)).collect();
+    let expected = [
+        (Op::Pwrite, 100_000, 0),
+        (Op::Pwrite, 100_000, 0),
+        (Op::Pread, 4096, io::DIRECT),
+        (Op::Pwrite, 4096, io::DIRECT),
+        (Op::Sync, u64::MAX, 0),
+    ];
+    assert_eq!(rows, expected);
+}

@@ -11,8 +11,9 @@ const HEAD: u64 = 256;
 const ELF_HEADER: usize = 64;
 const PT_INTERP: u64 = 3;
 
-/// Returns each read's position and length, in order. For a file that is not ELF: only the head.
-pub(crate) fn reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
+/// Returns position and length of each read, in order. For a file that is not ELF: only the head.
+#[must_use]
+pub fn exec_reads(path: &Path, is_interpreter: bool) -> Vec<(u64, u64)> {
     let first = (0, if is_interpreter { ELF_HEADER as u64 } else { HEAD });
     let mut reads = vec![first];
     reads.extend(

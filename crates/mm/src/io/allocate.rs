@@ -1,0 +1,137 @@
+//! fallocate, and the end of a file without a name.
+//!
+//! Corresponds to: `ext4_fallocate`, `xfs_file_fallocate`, `shmem_fallocate`, `evict_inode`.
+//!
+//! Allocated blocks without data read as zeroes, like a hole. Only shared memory allocates pages.
+
+use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
+use crate::core::open_file::OpenFile;
+use crate::mapping::reserve::BLOCK_BYTES;
+use crate::memory::Memory;
+use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange};
+
+/// What fallocate does with a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fallocate {
+    /// Allocates it.
+    Allocate,
+    /// Makes it a hole.
+    PunchHole,
+    /// Makes it read as zeroes.
+    Zero,
+    /// Removes it; the rest of the file moves down.
+    Remove,
+    /// Inserts it; the rest of the file moves up.
+    Insert,
+}
+
+/// Whether fallocate can change the file's size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileSize {
+    /// It grows to contain the range.
+    Grows,
+    /// It stays (`FALLOC_FL_KEEP_SIZE`).
+    Kept,
+}
+
+impl Memory {
+    /// Calls fallocate on a file.
+    pub fn fallocate(
+        &mut self,
+        file: MappingId,
+        range: ByteRange,
+        what: Fallocate,
+        size: FileSize,
+    ) {
+        let ByteRange { pos, len_bytes } = range;
+        let end = pos.saturating_add(len_bytes);
+        let old_bytes = self.core.mapping(file).size_bytes;
+        match what {
+            Fallocate::Allocate => {}
+            Fallocate::PunchHole | Fallocate::Zero => self.clear_range(file, range),
+            Fallocate::Remove => {
+                self.drop_from(file, self.start_of_shift(file, pos));
+                self.shift_holes(file, end, pos);
+                self.core.mapping_mut(file).size_bytes = old_bytes.saturating_sub(len_bytes);
+                return;
+            }
+            Fallocate::Insert => {
+                self.drop_from(file, self.start_of_shift(file, pos));
+                self.core.mapping_mut(file).size_bytes = old_bytes.saturating_add(len_bytes);
+                self.shift_holes(file, pos, end);
+                return;
+            }
+        }
+        if size == FileSize::Grows && end > old_bytes && what != Fallocate::PunchHole {
+            self.truncate(file, end);
+        }
+        if what == Fallocate::Allocate && self.core.mapping(file).is_zero_filled {
+            self.allocate_pages(file, range);
+        }
+    }
+
+    /// Writes a range back, and drops its pages and data. The pages that it covers in part stay.
+    fn clear_range(&mut self, file: MappingId, range: ByteRange) {
+        self.write_back(file, self.pages_of(range));
+        let size_bytes = self.core.mapping(file).size_bytes;
+        for edge in [range.pos, range.pos.saturating_add(range.len_bytes)] {
+            if edge < size_bytes {
+                self.zero_tail(file, edge);
+            }
+        }
+        self.punch_hole(file, range.pos, range.len_bytes);
+    }
+
+    /// Returns where the range starts that a filesystem drops before it moves extents at `pos`.
+    fn start_of_shift(&self, file: MappingId, pos: u64) -> u64 {
+        let start = pos & !(self.rules.page.bytes() - 1);
+        let more = if self.core.mapping(file).disk.shifts_from_before { BLOCK_BYTES } else { 0 };
+        start.saturating_sub(more)
+    }
+
+    fn shift_holes(&mut self, file: MappingId, from: u64, to: u64) {
+        let shift = self.rules.page.shift();
+        self.core.mapping_mut(file).holes.shift(from >> shift, to >> shift);
+    }
+
+    /// Allocates the absent pages of shared memory. They are zeroed at their first use.
+    fn allocate_pages(&mut self, file: MappingId, range: ByteRange) {
+        let PageRange { first, end } = self.pages_of(range);
+        for index in (first..end).map(PageIndex) {
+            self.core.work.add(1);
+            if self.core.work.is_spent() {
+                return;
+            }
+            if self.core.find(file, index).is_some() {
+                continue;
+            }
+            let new = NewFolio::new(file, index, Order::ZERO);
+            let Ok(id) = self.insert(new, ChargeEffort::Full) else { return };
+            self.core.set_dirty(id);
+            self.core.folios.get_mut(id).is_uptodate = false;
+        }
+    }
+
+    /// Allocates a range of shared memory, with data.
+    pub fn fill_memory_file(&mut self, file: MappingId, range: ByteRange) {
+        self.allocate_pages(file, range);
+        for entry in self.entries_in(file, self.pages_of(range)) {
+            self.core.folios.get_mut(entry.folio).is_uptodate = true;
+        }
+    }
+
+    /// Frees a file without a name after its last user.
+    pub fn delete_file(&mut self, file: MappingId) {
+        self.truncate(file, 0);
+    }
+
+    /// Returns whether a descriptor or a mapping uses a file.
+    #[must_use]
+    pub fn is_in_use(&self, file: MappingId) -> bool {
+        let is_open = |opened: &OpenFile| opened.mapping == file && opened.nr_descriptors > 0;
+        self.core.work.add(self.nr_opens() as u64 / 16);
+        self.opens().any(|(_, opened)| is_open(opened))
+            || !self.mapped_ranges(file, PageRange { first: 0, end: u64::MAX }).is_empty()
+    }
+}
