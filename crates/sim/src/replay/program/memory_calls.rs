@@ -382,8 +382,9 @@ impl Cell {
             let Some((start, len_bytes)) = self.inner(&part) else { continue };
             match self.change(|memory| memory.madvise(mm, start, len_bytes, advice)) {
                 // As in the kernel: a populate stops at a hole or a guard page.
-                Ok(()) | Err(MapError::NotMapped(_)) => {}
-                Err(MapError::NotAnonymous(_) | MapError::Locked(_)) => {}
+                Ok(())
+                | Err(MapError::NotMapped(_) | MapError::NotAnonymous(_) | MapError::Locked(_)) => {
+                }
                 Err(error) => return Err(error.into()),
             }
         }
