@@ -94,6 +94,12 @@ impl Settings {
                 self.no_rule(format!("{name}={value}"));
             }
         }
+        // khugepaged follows the setting; faults of shared memory do not (H.6.5).
+        let shmem = facts.settings.get("thp.shmem_enabled");
+        if let Some(value) = shmem.filter(|value| !["never", "deny"].contains(&value.as_str())) {
+            let what = format!("thp.shmem_enabled={value} in faults");
+            self.gap(GapKind::Setting, what, "as if never");
+        }
         for (name, assumed) in ASSUMED {
             if let Some(value) = facts.settings.get(name).filter(|value| *value != assumed) {
                 self.gap(GapKind::Setting, format!("{name}={value}"), format!("as if {assumed}"));

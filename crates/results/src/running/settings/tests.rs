@@ -88,6 +88,10 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
         (ENABLED, "always [madvise] never\n"),
         (SHMEM_OF_64K, "[always] inherit within_size advise never\n"),
         (OF_64K, "always inherit madvise [never]\n"),
+        (
+            "sys/kernel/mm/transparent_hugepage/shmem_enabled",
+            "[always] within_size advise never deny force\n",
+        ),
         ("proc/sys/vm/swappiness", "10\n"),
         ("proc/sys/vm/page-cluster", "3\n"),
         ("proc/sys/vm/min_free_kbytes", "67584\n"),
@@ -101,6 +105,7 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
         gaps(&named, GapKind::Setting),
         [
             "thp.64K.shmem=always -> ignored",
+            "thp.shmem_enabled=always in faults -> as if never",
             "vm.swappiness=10 -> as if 60",
             "huge=always of /t -> ignored",
             "2 NUMA nodes -> one node",
