@@ -44,6 +44,7 @@ s64 thread_clone(s64 flags, s64 stack, s64 ptid, s64 ctid);
 #define THREAD_STACK 65536
 struct area { u64 at, bytes; };
 static struct area areas[NR_SLOTS];
+/* Descriptors plus 1; 0 for a file that is not open. */
 static int files[NR_SLOTS];
 static const char *self, *folder;
 static int held_pid, held_pipe[2];
@@ -77,6 +78,7 @@ static u64 num(const char **at)
 }
 
 static u64 slot(const char **at) { return num(at) % NR_SLOTS; }
+static int file_at(const char **at) { return files[slot(at)] - 1; }
 
 /* Parses `A OFFSET LEN` and cuts it to the area. */
 static struct area range(const char **at)
@@ -130,7 +132,7 @@ static void map(const char **at)
     next(at);
     int prot = prot_of();
     for (next(at); word_len; next(at)) {
-        if (is("file")) { fd = files[slot(at)]; pos = num(at); } else { flags |= NAMED(MAP_FLAGS); }
+        if (is("file")) { fd = file_at(at); pos = num(at); } else { flags |= NAMED(MAP_FLAGS); }
     }
     if (fd < 0) { flags |= MAP_ANONYMOUS; }
     s64 result = call6(SYS_mmap, 0, (s64)bytes, prot, flags, fd, (s64)pos);
@@ -174,7 +176,7 @@ static void copy(const char **at)
 /* OP F POS A OFFSET LEN */
 static void transfer(const char **at, int nr)
 {
-    int fd = files[slot(at)];
+    int fd = file_at(at);
     u64 pos = num(at);
     struct area r = range(at);
     sys4(nr, fd, (s64)r.at, (s64)r.bytes, (s64)pos);
@@ -183,7 +185,7 @@ static void transfer(const char **at, int nr)
 /* The same with two buffers, the second half first in memory order. */
 static void transfer_v(const char **at, int nr)
 {
-    int fd = files[slot(at)];
+    int fd = file_at(at);
     u64 pos = num(at);
     struct area r = range(at);
     u64 half = r.bytes / 2, v[4] = { r.at, half, r.at + half, r.bytes - half };
@@ -212,7 +214,7 @@ static void open_step(const char **at)
         flags |= word[i] == 'c' ? O_CREAT : word[i] == 't' ? O_TRUNC : word[i] == 'a' ? 02000
             : word[i] == 'd' ? O_DIRECT : 0;
     }
-    files[nr] = open_file(name, flags | (reads && writes ? O_RDWR : writes ? O_WRONLY : O_RDONLY));
+    files[nr] = 1 + open_file(name, flags | (reads && writes ? O_RDWR : writes ? O_WRONLY : O_RDONLY));
 }
 
 static void memfd(const char **at)
@@ -221,15 +223,15 @@ static void memfd(const char **at)
     u64 nr = slot(at);
     name_of(at, name);
     next(at);
-    files[nr] = (int)sys2(SYS_memfd_create, (s64)name, is("huge") ? 4 : 0);
+    files[nr] = 1 + (int)sys2(SYS_memfd_create, (s64)name, is("huge") ? 4 : 0);
 }
 
 /* splice FROM POS TO POS LEN, through a pipe */
 static void splice(const char **at)
 {
-    int pipe[2], from = files[slot(at)];
+    int pipe[2], from = file_at(at);
     u64 pos = num(at);
-    int to = files[slot(at)];
+    int to = file_at(at);
     u64 out = num(at), left = num(at);
     if (FAIL(sys2(SYS_pipe2, (s64)pipe, 0))) { return; }
     while (left) {
@@ -249,7 +251,7 @@ static void splice(const char **at)
 /* sendfile TO FROM POS LEN; copyrange TO POS FROM POS LEN */
 static void sendfile(const char **at)
 {
-    int to = files[slot(at)], from = files[slot(at)];
+    int to = file_at(at), from = file_at(at);
     u64 pos = num(at), left = num(at);
     while (left) {
         s64 n = sys4(SYS_sendfile, to, from, (s64)&pos, (s64)left);
@@ -260,9 +262,9 @@ static void sendfile(const char **at)
 
 static void copyrange(const char **at)
 {
-    int to = files[slot(at)];
+    int to = file_at(at);
     u64 out = num(at);
-    int from = files[slot(at)];
+    int from = file_at(at);
     u64 in = num(at), left = num(at);
     call6(SYS_copy_file_range, from, (s64)&in, to, (s64)&out, (s64)left, 0);
 }
@@ -272,7 +274,7 @@ static void fallocate(const char **at)
 {
     static const struct name MODES[] = { { "alloc", 0 }, { "keep", 1 }, { "punch", 3 },
                                          { "collapse", 8 }, { "zero", 16 }, { "insert", 32 } };
-    int fd = files[slot(at)];
+    int fd = file_at(at);
     next(at);
     int mode = NAMED(MODES);
     u64 pos = num(at), bytes = num(at);
@@ -448,7 +450,7 @@ static int memory_step(const char **at)
 
 static void file_range(const char **at, int nr)
 {
-    int fd = files[slot(at)];
+    int fd = file_at(at);
     u64 pos = num(at), bytes = num(at);
     sys4(nr, fd, (s64)pos, (s64)bytes, 7);
 }
@@ -457,7 +459,7 @@ static void file_step(const char **at)
 {
     char name[32], other[32];
     if (is("open")) { open_step(at); }
-    else if (is("close")) { sys1(SYS_close, files[slot(at)]); }
+    else if (is("close")) { sys1(SYS_close, file_at(at)); }
     else if (is("memfd")) { memfd(at); }
     else if (is("pread")) { transfer(at, SYS_pread); }
     else if (is("pwrite")) { transfer(at, SYS_pwrite); }
@@ -471,14 +473,14 @@ static void file_step(const char **at)
     else if (is("sendfile")) { sendfile(at); }
     else if (is("copyrange")) { copyrange(at); }
     else if (is("fallocate")) { fallocate(at); }
-    else if (is("truncate")) { int fd = files[slot(at)]; sys2(SYS_ftruncate, fd, (s64)num(at)); }
-    else if (is("seek")) { int fd = files[slot(at)]; sys3(SYS_lseek, fd, (s64)num(at), 0); }
-    else if (is("fsync")) { sys1(SYS_fsync, files[slot(at)]); }
-    else if (is("fdatasync")) { sys1(SYS_fdatasync, files[slot(at)]); }
+    else if (is("truncate")) { int fd = file_at(at); sys2(SYS_ftruncate, fd, (s64)num(at)); }
+    else if (is("seek")) { int fd = file_at(at); sys3(SYS_lseek, fd, (s64)num(at), 0); }
+    else if (is("fsync")) { sys1(SYS_fsync, file_at(at)); }
+    else if (is("fdatasync")) { sys1(SYS_fdatasync, file_at(at)); }
     else if (is("readahead")) { file_range(at, SYS_readahead); }
     else if (is("syncrange")) { file_range(at, SYS_sync_file_range); }
     else if (is("fadvise")) {
-        int fd = files[slot(at)];
+        int fd = file_at(at);
         u64 pos = num(at), bytes = num(at);
         next(at);
         sys4(SYS_fadvise, fd, (s64)pos, (s64)bytes, NAMED(FILE_ADVICE));
