@@ -1,4 +1,4 @@
-//! What the running kernel shows of its memory management: one reading of everything that decides.
+//! The running kernel's memory management: one reading of everything that decides.
 //!
 //! ```text
 //!   /sys/kernel/mm   THP, khugepaged, generations, pools of huge pages, KSM
@@ -149,7 +149,7 @@ impl DiskFacts {
     }
 }
 
-/// debugfs: where it is mounted, or mounted for this process alone if that is allowed.
+/// debugfs: the mounted one, or one that only this process sees, if mounting is allowed.
 struct Debugfs<'a> {
     catalog: &'a Catalog,
     own: Option<Detached>,

@@ -8,9 +8,9 @@
 //! [`tune`] (settings until they are undone) and [`persist`] (settings that survive a reboot);
 //! [`measure`], [`calibrate`] (this machine's costs), [`verify`] (a command with and without a
 //! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`],
-//! [`kernel_facts`] and [`census`] (the running kernel's settings and folio sizes of the running system), [`reasons`] and [`remedies`] (why folios are
-//! small); [`signals`] (Ctrl-C), [`mod@shell`] (quoting), [`stack`] and [`confine`] (for folio
-//! itself).
+//! [`kernel_facts`] (the kernel's settings) and [`census`] (folio sizes of the running system),
+//! [`reasons`] and [`remedies`] (why folios are small); [`signals`] (Ctrl-C), [`mod@shell`]
+//! (quoting), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
 pub mod alignment;

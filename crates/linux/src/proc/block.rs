@@ -13,7 +13,7 @@ pub const ZRAM_ADD: &str = "/sys/class/zram-control/hot_add";
 /// Writing a disk's number removes it.
 pub const ZRAM_REMOVE: &str = "/sys/class/zram-control/hot_remove";
 
-/// Begins the name of a btrfs, which has readahead settings of its own; one of its disks follows.
+/// Begins the name of a btrfs; one of its disks follows. A btrfs has its own readahead settings.
 pub const OF_BTRFS: &str = "btrfs-";
 
 /// Whether a kernel's edit can name the device.
