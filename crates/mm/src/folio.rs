@@ -106,6 +106,8 @@ pub struct Folio {
     pub nr_clean: u64,
     /// Whether a single write dirtied the whole folio.
     pub is_written_whole: bool,
+    /// Whether it was written back, so its blocks are in storage.
+    pub is_stored: bool,
     /// Some of its pages have no mapping (G.2.1). Stays set until it is split or freed.
     pub is_partially_mapped: bool,
     /// Only swap space can hold its content: private and shared memory.
@@ -145,6 +147,7 @@ impl Folio {
             is_dirty: false,
             nr_clean: 0,
             is_written_whole: false,
+            is_stored: false,
             is_partially_mapped: false,
             is_swapbacked: matches!(owner, Owner::Anon { .. }),
             swap: SwapState::Outside,

@@ -138,7 +138,7 @@ impl Memory {
             && !mapping.holes.contains(at.0);
         let cached = self.core.find(file, at).map(|entry| self.core.folios.get(entry.folio));
         let is_needed = mapping.disk.old_end != OldEnd::Untouched
-            && (has_data || cached.is_some_and(|folio| folio.is_dirty));
+            && (has_data || cached.is_some_and(|folio| folio.is_dirty || folio.is_stored));
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
             return false;
         }

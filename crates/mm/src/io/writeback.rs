@@ -120,7 +120,7 @@ impl Memory {
         // The kernel uses one flag for both: the end of writing also clears the marker (A.4.6).
         // Writing gives a folio of several blocks a state of each block.
         let folio = self.core.folios.get_mut(entry.folio);
-        (folio.is_marked, folio.is_written_whole) = (false, false);
+        (folio.is_marked, folio.is_written_whole, folio.is_stored) = (false, false, true);
         let mapping = self.core.mapping_mut(file);
         let end = (entry.end() << self.rules.page.shift()).min(mapping.size_bytes);
         mapping.stored_bytes = mapping.stored_bytes.max(end);
