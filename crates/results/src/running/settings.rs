@@ -76,7 +76,17 @@ impl Settings {
             match facts.settings.get(&name) {
                 Some(value) if is_usual(&name, value, page) => {}
                 Some(value) => match edit_on(&name, value, page) {
-                    Some(edit) => self.edits.push(edit),
+                    Some(edit) => {
+                        self.edits.push(edit);
+                        // Only khugepaged has the rule (docs/behaviour A.7.3).
+                        if name == "thp.shmem_enabled" {
+                            self.gap(
+                                GapKind::Setting,
+                                format!("{name}={value}"),
+                                "faults use base pages",
+                            );
+                        }
+                    }
                     None => self.no_rule(format!("{name}={value}")),
                 },
                 None => {

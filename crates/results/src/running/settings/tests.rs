@@ -22,6 +22,7 @@ fn set(root: &Path, path: &str, text: &str) {
 
 const ENABLED: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 const OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+const SHMEM: &str = "sys/kernel/mm/transparent_hugepage/shmem_enabled";
 const SHMEM_OF_64K: &str = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/shmem_enabled";
 const GENERATIONS: &str = "sys/kernel/mm/lru_gen/enabled";
 
@@ -55,10 +56,7 @@ fn everything_with_a_rule_is_an_edit() {
         (&format!("{disk}/queue/read_ahead_kb"), "8192\n"),
         (&format!("{disk}/queue/max_sectors_kb"), "1280\n"),
         ("sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "100\n"),
-        (
-            "sys/kernel/mm/transparent_hugepage/shmem_enabled",
-            "always within_size [advise] never deny force\n",
-        ),
+        (SHMEM, "always within_size [advise] never deny force\n"),
     ]);
     for (name, value) in [("none", 511), ("swap", 64), ("shared", 256)] {
         let path = format!("sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_{name}");
@@ -86,6 +84,7 @@ fn gaps(named: &Kernel, kind: GapKind) -> Vec<String> {
 fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     let dir = system(&[
         (ENABLED, "always [madvise] never\n"),
+        (SHMEM, "[always] within_size advise never deny force\n"),
         (SHMEM_OF_64K, "[always] inherit within_size advise never\n"),
         (OF_64K, "always inherit madvise [never]\n"),
         (
@@ -104,6 +103,7 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     assert_eq!(
         gaps(&named, GapKind::Setting),
         [
+            "thp.shmem_enabled=always -> faults use base pages",
             "thp.64K.shmem=always -> ignored",
             "thp.shmem_enabled=always in faults -> as if never",
             "vm.swappiness=10 -> as if 60",
