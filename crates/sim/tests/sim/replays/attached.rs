@@ -107,7 +107,8 @@ fn outcomes(events: &[Event], nr_before: Option<usize>, cache: CacheState) -> Ve
         nr_pages: events[..nr].iter().filter(|one| one.op.is_reference()).count() as u64,
         run: PlainRun { wall_ns: 3_000_000_000, user_ns: 40_000_000, ..PlainRun::default() },
     });
-    let files = vec![file("/bin/p", 0x1000), file("/data", NR_PAGES * 4096)];
+    // Without bytes that an execve reads: a process that is attached to has had its execve.
+    let files = vec![file("/bin/p", 0), file("/data", NR_PAGES * 4096)];
     let meta = Meta { files, faults_only: true, attached, ..Meta::default() };
     let (_dir, path) = program_of(meta, events);
     let spec = |kernel: &&str| {
