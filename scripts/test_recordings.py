@@ -1,4 +1,4 @@
-"""What the recording scripts need of a machine."""
+"""The recording scripts' demands on a machine."""
 
 import pathlib
 import sys

@@ -155,11 +155,12 @@ impl Pass {
     }
 
     fn next(self, retry: Retry, rule: MinorRetry, cause: FaultCause) -> Self {
-        match (self, retry, rule, cause) {
-            (_, _, _, FaultCause::Populate) => Self::Again,
-            // I/O on a cached page: the fault does not count as tried (B.3.1.1).
-            (Self::First, Retry::Minor, MinorRetry::Untried, FaultCause::Access) => Self::Again,
-            _ => Self::Tried,
+        // I/O on a cached page: the fault does not count as tried (B.3.1.1).
+        let is_untried = (self, retry, rule) == (Self::First, Retry::Minor, MinorRetry::Untried);
+        match cause {
+            FaultCause::Populate => Self::Again,
+            FaultCause::Access if is_untried => Self::Again,
+            FaultCause::Access | FaultCause::Advice => Self::Tried,
         }
     }
 }

@@ -243,7 +243,7 @@ pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
         device: stat.st_dev,
         inode: stat.st_ino,
         mode: stat.st_mode,
-        nr_names: u64::from(stat.st_nlink),
+        nr_names: stat.st_nlink,
         size_bytes: stat.st_size.unsigned_abs(),
     })
 }

@@ -12,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 /// Filesystems whose folios and readahead recordings or observations show (A.8).
 const RECORDED: [&str; 6] = ["ext4", "ext4-journal", "xfs", "btrfs", "erofs", "tmpfs"];
-/// Recorders that leave nothing out: they define what the program does.
+/// Recorders that leave nothing out: they define the program.
 const GENERATOR: &str = "generator ";
-/// What the model does with most calls without a rule.
+/// The model's treatment of most calls without a rule.
 pub(crate) const IGNORED: &str = "ignored";
-/// What it does if an overlay copies a file to its upper layer.
+/// The model's treatment of an overlay's copy to its upper layer.
 pub(crate) const NO_COPY_UP: &str = "the file is written where it is, not copied";
 /// [`FileInfo::through`] of a file in a lower layer.
 pub(crate) const OVERLAY: &str = "overlay";
@@ -40,7 +40,7 @@ pub enum GapKind {
     Filesystem,
     /// A call or advice without a rule.
     Call,
-    /// What the trace does not show; also each of its warnings.
+    /// Missing parts of the trace; also each of its warnings.
     Recording,
 }
 
@@ -65,7 +65,7 @@ pub struct Gap {
     pub kind: GapKind,
     /// Its name: `squashfs`, `madvise(MADV_MERGEABLE)`, `vm.swappiness=10`.
     pub what: String,
-    /// What the model does instead, as the end of a sentence; empty for a warning of the trace.
+    /// The model's behaviour instead, as the end of a sentence; empty for a warning of the trace.
     pub instead: String,
     /// References to such files; `None` if the gap does not concern single references.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -83,7 +83,7 @@ impl Gap {
     }
 }
 
-/// Returns what the model does with a file, if no recording covers its filesystem.
+/// Returns the model's treatment of a file, if no recording covers its filesystem.
 fn of_file(rules: &Rules, file: &FileInfo, filesystem: Option<&str>) -> Option<(String, String)> {
     let name = filesystem.unwrap_or(&file.filesystem);
     let pseudo = file.path.starts_with('[') || file.path.starts_with("/dev/");
@@ -116,10 +116,10 @@ fn of_file(rules: &Rules, file: &FileInfo, filesystem: Option<&str>) -> Option<(
     })
 }
 
-/// Counts of what a replay meets without a rule.
+/// Counts of everything without a rule in a replay.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Met {
-    /// By call: its name, and what the model does instead.
+    /// By call: its name, and the model's behaviour instead.
     calls: BTreeMap<(String, &'static str), u64>,
     /// By file; empty if every file's filesystem is covered.
     files: Vec<Option<Use>>,
@@ -197,7 +197,7 @@ impl Met {
     }
 }
 
-/// Returns what the trace does not show, whatever the program did.
+/// Returns the parts that the trace lacks, whatever the program did.
 fn not_recorded(meta: &Meta) -> Option<Gap> {
     if meta.recorder.starts_with(GENERATOR) {
         return None;

@@ -50,7 +50,7 @@ pub struct Kernel {
     pub is_page_given: bool,
     /// Why no recording verifies the rules, if none does.
     pub unverified: Option<Unverified>,
-    /// What the rules do not cover of the system that they describe.
+    /// Properties of the described system that the rules do not cover.
     pub gaps: Vec<Gap>,
     /// For display, if the rules are another version's or no recording verifies them.
     pub note: Option<String>,

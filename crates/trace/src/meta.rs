@@ -34,7 +34,7 @@ pub struct FileInfo {
     /// Parts without data in storage at its first use: position and length in bytes.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub holes: Vec<(u64, u64)>,
-    /// What an execve reads of it beyond its first 4 KiB: position and length in bytes. Linkers put
+    /// Headers beyond its first 4 KiB that an execve reads: position and length in bytes. Linkers put
     /// all of a program's headers into its first page.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub exec_reads: Vec<(u64, u64)>,
@@ -221,7 +221,7 @@ pub struct Meta {
     /// Start of the recording in the rows, for running processes (`folio record --live -p`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
-    /// What the recorder records beyond schema version 6, by name ([`recorded`]). A name that is
+    /// The recorder's abilities beyond schema version 6, by name ([`recorded`]). A name that is
     /// missing means that the trace shows nothing of it, whatever the program did.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded: Vec<String>,
@@ -248,7 +248,7 @@ pub mod recorded {
     /// `thp_disable` rows.
     pub const THP_DISABLE: &str = "thp_disable";
 
-    /// All names, and what a trace without them does not show.
+    /// All names, and the parts that a trace without them lacks.
     pub const ALL: [(&str, &str); 9] = [
         (SYNC, "msync and fsync"),
         (FALLOCATE, "fallocate"),
@@ -337,7 +337,7 @@ impl Meta {
 
 /// What every execve reads of its program first (`BINPRM_BUF_SIZE`).
 const HEAD_BYTES: u64 = 256;
-/// An ELF64 header: what an execve reads of an interpreter first. Program headers follow it.
+/// An ELF64 header, which an execve reads first of an interpreter. Program headers follow it.
 const ELF_HEADER_BYTES: u64 = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
 

@@ -116,7 +116,7 @@ fn plain_runs_are_in_the_trace_and_predictions_are_shares_of_them() {
     assert!(text(&output.stderr).contains("(n = 3)"), "{}", text(&output.stderr));
     let info: Value = serde_json::from_str(&place.done("trace info t.folio --json")).unwrap();
     let runs = info["meta"]["runs"].as_array().unwrap();
-    // A recording says what it records.
+    // A recording lists its recorder's abilities.
     assert_eq!((runs.len(), &info["meta"]["schema_version"]), (3, &serde_json::json!(7)));
     for run in runs {
         assert!(run["wall_ns"].as_u64().unwrap() > 100_000, "{run}");

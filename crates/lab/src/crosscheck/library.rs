@@ -62,7 +62,7 @@ pub fn read_all<B: RecordingBody>(
 /// A recording of either kind.
 #[derive(Clone, Debug)]
 pub enum AnyRecording {
-    Files(Recording<FileSteps>),
+    Files(Box<Recording<FileSteps>>),
     Processes(Recording<Programs>),
 }
 
@@ -75,7 +75,7 @@ impl AnyRecording {
         let first = text.lines().next().unwrap_or_default();
         Ok(match first.split_whitespace().nth(1) {
             Some(PROCESSES) => Self::Processes(Recording::parse(name, text)?),
-            _ => Self::Files(Recording::parse(name, text)?),
+            _ => Self::Files(Box::new(Recording::parse(name, text)?)),
         })
     }
 }

@@ -114,17 +114,16 @@ impl Store {
         let found = layers.iter().map(|layer| layer.path.join(&inside)).enumerate();
         let found = found.into_iter().find(|(_, file)| has_file(file));
         let is_upper = found.as_ref().is_some_and(|(nr, _)| layers[*nr].is_upper);
-        let store = match found {
-            Some((_, file)) => Self::below(ground, &file, depth - 1),
+        let store = if let Some((_, file)) = found {
+            Self::below(ground, &file, depth - 1)
+        } else {
             // Only an upper layer's size is an overlay's, but layers usually share a filesystem.
-            None => {
-                let totals = |mount: &Mounted| Some(ground.place(&mount.point)?.totals);
-                let is_it = |mount: &Mounted| {
-                    mounts::is_of_disk(&mount.filesystem) && totals(mount) == Some(place.totals)
-                };
-                let same = mounts::all(&mountinfo).into_iter().find(is_it)?;
-                Self::below(ground, &same.point, 0)
-            }
+            let totals = |mount: &Mounted| Some(ground.place(&mount.point)?.totals);
+            let is_it = |mount: &Mounted| {
+                mounts::is_of_disk(&mount.filesystem) && totals(mount) == Some(place.totals)
+            };
+            let same = mounts::all(&mountinfo).into_iter().find(is_it)?;
+            Self::below(ground, &same.point, 0)
         };
         let known = store.filter(|store| store.filesystem != filesystem::OVERLAY)?;
         let through = if is_upper { UPPER } else { OVERLAY };

@@ -1,4 +1,4 @@
-//! Where QEMU differs from a kernel, a recorded program still sees what it would see without QEMU.
+//! Where QEMU differs from a kernel, a recorded program still gets the same answers as without QEMU.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use crate::support::has;
 
 const PAGES: u64 = 1024;
 
-/// Exits with what the kernel did: an error number, or 1 if the mapping is aligned to 2 MiB.
+/// Exits with the kernel's answer: an error number, or 1 if the mapping is aligned to 2 MiB.
 const MAPS: &str = r#"
 static int exit_code(void *mapped) {
     return mapped == MAP_FAILED ? errno : ((long)mapped & 0x1fffff) == 0;

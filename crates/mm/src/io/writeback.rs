@@ -75,7 +75,9 @@ impl Memory {
     pub fn sync_all(&mut self) {
         let files: Vec<MappingId> = self.core.mappings().map(|(file, _)| file).collect();
         self.core.work.add(files.len() as u64);
-        files.into_iter().for_each(|file| self.sync_file(file));
+        for file in files {
+            self.sync_file(file);
+        }
     }
 
     /// Writes back the dirty folios of pages `[first, end)` of a file, and waits for writeback

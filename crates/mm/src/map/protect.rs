@@ -13,6 +13,7 @@
 //! ```
 
 use super::MapError;
+use crate::folio::Folio;
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, Protection, PteFlags};
 use crate::rules::anon::Regain;
@@ -136,7 +137,7 @@ impl Memory {
             Sharing::Private => {
                 let pfn = leaf.pfn_of(vpn);
                 let folio = self.core.folios.of_pfn(pfn).map(|id| self.core.folios.get(id));
-                folio.is_some_and(|folio| folio.is_anon()) && self.core.folios.is_exclusive(pfn)
+                folio.is_some_and(Folio::is_anon) && self.core.folios.is_exclusive(pfn)
             }
         }
     }

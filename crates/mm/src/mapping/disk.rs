@@ -8,6 +8,7 @@ use crate::folio::Folio;
 
 /// A filesystem's traits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a trait that filesystems have or lack")]
 pub struct Disk {
     /// Whether it aligns mappings for huge pages (B.6.3).
     pub places_aligned: bool,

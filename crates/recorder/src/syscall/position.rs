@@ -21,7 +21,7 @@ pub(super) struct Side {
     pub(super) at: At,
 }
 
-/// What a call reads and what it writes. A call with both moves data between them.
+/// The files that a call reads and writes. A call with both moves data between them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Transfer {
     pub(super) from: Option<Side>,

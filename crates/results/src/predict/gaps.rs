@@ -1,4 +1,4 @@
-//! Sentences about gaps: what no rule or no recording covers ([`largefolio_sim::gaps`]).
+//! Sentences about gaps: everything without a rule or a recording ([`largefolio_sim::gaps`]).
 
 use std::collections::BTreeMap;
 

@@ -9,7 +9,7 @@
 //! | `unit` | of `value`: `bytes`, `faults`, `windows`, `references`, `walks`, `pages`, .. |
 //! | `is_judged` | `true` or `false`, as in the JSON |
 //! | `linked` | pages that programs and libraries are linked for, as in the JSON, separated by spaces; empty: as recorded |
-//! | `gaps` | what no rule or recording covers, as `KIND: NAME`, separated by `; ` |
+//! | `gaps` | everything without a rule or recording, as `KIND: NAME`, separated by `; ` |
 //!
 //! The form is long because folio sizes are data: a wide form would need a column for each size,
 //! kind and alignment, and every kernel would have different columns. In the long form the columns

@@ -17,7 +17,7 @@ const DEPTH_MAX: usize = 16;
 const DEFAULT_PAGE: &str = "4K";
 const PAGE: &str = "page";
 const DESCRIPTION: &str = "description";
-/// What the rules do not cover of the system that they describe.
+/// Properties of the described system that the rules do not cover.
 const GAPS: &str = "gaps";
 
 /// Hint for a path that does not exist, because a `,` or `+` may have cut it.

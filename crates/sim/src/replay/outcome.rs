@@ -152,7 +152,7 @@ pub struct Outcome {
     pub kernel: String,
     /// Whether recordings cover everything that the row depends on, except edits: no gaps.
     pub is_judged: bool,
-    /// What no rule or no recording covers; omitted if empty.
+    /// Everything without a rule or a recording; omitted if empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gaps: Vec<Gap>,
     pub machine: String,

@@ -198,11 +198,7 @@ impl ProgramReplay {
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
             ProcessOp::Punch(range) => self.punch(range),
-            ProcessOp::Pin(page) => {
-                let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
-                self.pins.push_back(pin);
-                Ok(())
-            }
+            ProcessOp::Pin(page) => self.pin(mm, page),
             ProcessOp::Unpin => {
                 let pin = self.pins.pop_front().ok_or(EAGAIN)?;
                 self.memory.unpin(pin);
@@ -245,6 +241,12 @@ impl ProgramReplay {
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    fn pin(&mut self, mm: MmId, page: u64) -> Result<(), u32> {
+        let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
+        self.pins.push_back(pin);
+        Ok(())
     }
 
     fn idle(&mut self, mm: MmId) {

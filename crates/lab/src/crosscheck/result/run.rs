@@ -44,7 +44,7 @@ const PLACES: [u64; 4] = [255, 15, 7, 0];
 
 /// The place of mappings in the further run `nr`, from 1.
 fn placement(nr: usize) -> Placement {
-    if nr % NR_FIXED_OF == 0 {
+    if nr.is_multiple_of(NR_FIXED_OF) {
         return Placement::Random;
     }
     let nth = nr - nr / NR_FIXED_OF - 1;

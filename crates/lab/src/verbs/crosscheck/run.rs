@@ -175,7 +175,7 @@ impl RunArgs {
         runs
     }
 
-    /// Returns the random script of a seed. Options replace what the seed chooses.
+    /// Returns the random script of a seed. Options replace the seed's choices.
     fn random_run(&self, seed: u64) -> Result<ScriptRun> {
         let drawn = draw(seed);
         let nth = usize::try_from(seed).unwrap_or(0);

@@ -118,7 +118,11 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     assert!(!unread.iter().any(|gap| gap.starts_with("thp.enabled")), "{unread:?}");
     let given = this.named("this+fault-around=32K+defrag=always").unwrap();
     let left = gaps(&given, GapKind::Unread);
-    assert_eq!(left.len() + 2, unread.len(), "what the user sets need not be read: {left:?}");
+    assert_eq!(
+        left.len() + 2,
+        unread.len(),
+        "a value that the user sets need not be read: {left:?}"
+    );
     // The other default kernels have the same settings, and so the same gaps.
     let next = this.default_names().unwrap().pop().unwrap();
     assert_eq!(gaps(&this.named(&next).unwrap(), GapKind::Unread), unread);

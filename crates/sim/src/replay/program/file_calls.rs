@@ -42,14 +42,10 @@ impl Cell {
         if is_write && self.meta.files.get(file as usize).is_some_and(|f| f.through == OVERLAY) {
             self.counted.met.call("write to a lower layer of an overlay".to_owned(), NO_COPY_UP);
         }
-        let open = if !is_write {
-            self.change(|memory| memory.open(mapping))
-        } else {
-            self.change(|memory| {
-                let granted = memory.open_for_write(mapping);
-                granted.unwrap_or_else(|_| memory.open(mapping))
-            })
-        };
+        let open = self.change(|memory| {
+            let granted = is_write.then(|| memory.open_for_write(mapping));
+            granted.and_then(Result::ok).unwrap_or_else(|| memory.open(mapping))
+        });
         if event.flags & O_TRUNC != 0 && self.program.files[file].size_bytes > 0 {
             self.change(|memory| memory.truncate(mapping, 0));
             self.program.files[file].size_bytes = 0;
@@ -94,7 +90,7 @@ impl Cell {
         _ = self.change(|memory| memory.run(mm, file));
     }
 
-    /// Reads what an execve reads before it maps a program, through the open files that the
+    /// Reads the headers that an execve reads before it maps a program, through the open files that the
     /// mappings will use (docs/behaviour A.3.5). A running process that was attached to has done so
     /// before the trace.
     pub(crate) fn read_headers(

@@ -33,7 +33,7 @@ pub enum Placement {
 /// More than the least room that the kernel leaves for a stack (128 MiB).
 const STACK_BYTES: u64 = 256 << 20;
 
-/// What an observed program's kernel reported.
+/// The kernel's report about an observed program.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
     /// From the first `execve` on, over all processes.
@@ -310,9 +310,9 @@ impl Observer for ProgramObserver<'_> {
             self.processes.entry(process).or_default().threads.insert(child);
             return Ok(());
         }
-        let shares = how == Birth::Vfork || (how == Birth::Clone && share_memory(parent, child));
+        let is_common = how == Birth::Vfork || (how == Birth::Clone && share_memory(parent, child));
         let shared = self.processes.get(&parent).map(|process| process.space);
-        let space = shared.filter(|_| shares).unwrap_or_else(|| self.new_space());
+        let space = shared.filter(|_| is_common).unwrap_or_else(|| self.new_space());
         let threads = BTreeSet::from([child]);
         let parent = Some(parent);
         self.processes.insert(child, LiveProcess { threads, space, parent, read_bytes: None });

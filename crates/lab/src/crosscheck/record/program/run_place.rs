@@ -44,7 +44,7 @@ pub struct RunPlan {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PlainOptions {
-    /// The page cache contains what an earlier run left in it.
+    /// The page cache contains the pages of an earlier run.
     pub is_warm: bool,
     /// Limit of the memory cgroup, in bytes.
     pub limit: Option<u64>,
@@ -168,7 +168,7 @@ impl RunPlace<'_> {
         self.plan.window_kb = window_kb;
     }
 
-    /// Sets the files that each later run finds, besides copies and programs.
+    /// Sets the files that each later run finds in addition to copies and programs.
     pub fn put(&mut self, files: Vec<OwnFile>) {
         self.own = files;
     }
@@ -280,7 +280,7 @@ fn make(path: &Path, bytes: u64) -> Result<(), CrosscheckError> {
     made().map_err(CrosscheckError::file(path))
 }
 
-/// Reads inodes and extents, and what the filesystem needs to allocate and free a block.
+/// Reads inodes, extents, and the filesystem's tables of free blocks.
 fn read_metadata(folder: &Path) -> Result<(), CrosscheckError> {
     let failed = || CrosscheckError::file(folder);
     let probe = folder.join(".new");

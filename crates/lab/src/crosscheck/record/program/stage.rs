@@ -73,7 +73,7 @@ impl Stage {
                 {
                     nr_left -= 1;
                     std::thread::sleep(MOUNT_PAUSE);
-                    // Unmounts what is still mounted.
+                    // Unmounts everything that is still mounted.
                     drop(Mount { at: self.files.clone() });
                 }
                 mounted => return mounted,
