@@ -14,25 +14,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::mount::Detached;
+use crate::proc::kernel::{DEBUGFS, NODES, OTHERS, SWAPS};
 use crate::proc::{block, cgroup, host};
 use crate::system::{Live, mounts};
 use crate::tune::catalog::Catalog;
 
-/// Settings outside of [`Catalog`], by name.
-const OTHERS: [(&str, &str); 12] = [
-    ("thp.shrink_underused", "/sys/kernel/mm/transparent_hugepage/shrink_underused"),
-    ("ksm.run", "/sys/kernel/mm/ksm/run"),
-    ("zswap.enabled", "/sys/module/zswap/parameters/enabled"),
-    ("vm.compaction_proactiveness", "/proc/sys/vm/compaction_proactiveness"),
-    ("vm.dirty_background_bytes", "/proc/sys/vm/dirty_background_bytes"),
-    ("vm.dirty_background_ratio", "/proc/sys/vm/dirty_background_ratio"),
-    ("vm.min_free_kbytes", "/proc/sys/vm/min_free_kbytes"),
-    ("vm.overcommit_memory", "/proc/sys/vm/overcommit_memory"),
-    ("vm.page-cluster", "/proc/sys/vm/page-cluster"),
-    ("vm.swappiness", "/proc/sys/vm/swappiness"),
-    ("vm.watermark_scale_factor", "/proc/sys/vm/watermark_scale_factor"),
-    ("vm.zone_reclaim_mode", "/proc/sys/vm/zone_reclaim_mode"),
-];
 const KHUGEPAGED: [&str; 7] = [
     "defrag",
     "pages_to_scan",
@@ -43,9 +29,6 @@ const KHUGEPAGED: [&str; 7] = [
     "max_ptes_shared",
 ];
 const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
-const DEBUGFS: &str = "/sys/kernel/debug";
-const NODES: &str = "/sys/devices/system/node/online";
-const SWAPS: &str = "/proc/swaps";
 
 /// A reading. An absent value could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //!               fd     descriptors of a process and their files                      fd
 //!               pinned   pinned pages, and their addresses                          pinned
 //!   /proc       host   release, processor, memory, this boot                        host
-//!   /sys        thp, block, cgroup: paths of settings and limits                    thp block cgroup
+//!   /sys        thp, block, cgroup, kernel: paths of settings and limits            thp block cgroup kernel
 //!   a setting   Choice always [madvise] never                                       choice
 //! ```
 //!
@@ -24,6 +24,7 @@ pub mod cgroup;
 pub(crate) mod choice;
 pub mod fd;
 pub mod host;
+pub(crate) mod kernel;
 pub mod maps;
 pub mod pinned;
 pub mod smaps;

@@ -238,7 +238,10 @@ fn calls_on_files_say_what_they_do() {
     let calls: Vec<_> = calls
         .filter(|event| event.op != Op::Mmap)
         .map(|event| {
-            let address = if event.op == Op::Sync { 0 } else { event.addr };
+            // For an ordinary write, the address of the data.
+            let is_of_memory = event.op == Op::Sync
+                || event.op == Op::Pwrite && event.flags & (io::PIPE | io::COPY) == 0;
+            let address = if is_of_memory { 0 } else { event.addr };
             (event.op, event.file, event.pos, event.len, event.aux, event.flags, address)
         })
         .collect();

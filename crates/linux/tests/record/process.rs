@@ -164,11 +164,11 @@ fn the_kernel_stores_the_tid_of_a_child_into_its_memory() {
         int main(void) {
             pages(3);
             fill(0, 3, 1);
-            for (int n = 0; n < 2; n++)
+            for (int n = 0, status; n < 2; n++) {
                 if (syscall(SYS_clone, SIGCHLD | (n ? CLONE_CHILD_SETTID : 0), 0, 0, p + 4096, 0) == 0)
                     syscall(SYS_exit_group, 0);
-            int status;
-            wait(&status); wait(&status);
+                wait(&status);
+            }
             return 0;
         }",
         &["-D_GNU_SOURCE"],
