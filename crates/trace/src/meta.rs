@@ -298,7 +298,9 @@ impl Meta {
             let id = file_of_kind(layout, kind)?;
             let file = self.files.get(id as usize)?;
             let first = [(0, head_bytes), (ELF_HEADER_BYTES, PROGRAM_HEADER_BYTES)];
-            let reads = first.into_iter().chain(file.exec_reads.iter().copied());
+            let others = file.exec_reads.iter().take(NR_HEADERS_MAX);
+            let others = others.map(|&(pos, len)| (pos, len.min(HEADERS_BYTES_MAX)));
+            let reads = first.into_iter().chain(others);
             Some((id, reads.collect()))
         };
         heads.into_iter().filter_map(of_kind).collect()
@@ -340,6 +342,9 @@ const HEAD_BYTES: u64 = 256;
 /// An ELF64 header, which an execve reads first of an interpreter. Program headers follow it.
 const ELF_HEADER_BYTES: u64 = 64;
 const PROGRAM_HEADER_BYTES: u64 = 56;
+/// The most that an execve reads at once, and in how many calls; a damaged footer can name more.
+const HEADERS_BYTES_MAX: u64 = 64 << 10;
+const NR_HEADERS_MAX: usize = 64;
 
 pub(crate) fn program_file_of(layout: &[LayoutEntry]) -> Option<FileId> {
     file_of_kind(layout, LayoutKind::Program)
