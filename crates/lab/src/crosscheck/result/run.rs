@@ -72,6 +72,19 @@ pub struct Judged {
 }
 
 impl RunCheck<'_> {
+    fn row(&self, program: &Judged) -> RunRow {
+        RunRow {
+            name: program.name.clone(),
+            filesystem: self.plan.filesystem.name().to_owned(),
+            window_kb: self.plan.window_kb,
+            settings: self.settings.to_string(),
+            cache: if self.options.is_warm { "warm" } else { "cold" },
+            limit_bytes: self.options.limit,
+            script: program.script.clone(),
+            ..RunRow::default()
+        }
+    }
+
     /// Records a program into `trace`, predicts it, runs it plainly and compares all numbers.
     ///
     /// # Errors
@@ -88,7 +101,7 @@ impl RunCheck<'_> {
         let _pool = (self.nr_huge > 0).then(|| pool.set()).transpose()?;
         place.set_window_kb(self.plan.window_kb);
         let before = Settings::now();
-        let mut row = RunRow::new(self, program);
+        let mut row = self.row(program);
         let recorded = match place.record(&program.command, trace) {
             Ok(recorded) => recorded,
             Err(CrosscheckError::Record(error)) => return Ok(row.failed(error.to_string())),

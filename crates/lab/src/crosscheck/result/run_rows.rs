@@ -6,8 +6,6 @@ use serde::Serialize;
 
 use crate::crosscheck::run::{NotComparable, Row, RowState, Verdict};
 
-use super::run::{Judged, RunCheck};
-
 const SCHEMA_VERSION: u32 = 1;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -60,19 +58,6 @@ pub struct RunRow {
 }
 
 impl RunRow {
-    pub(super) fn new(check: &RunCheck<'_>, program: &Judged) -> Self {
-        Self {
-            name: program.name.clone(),
-            filesystem: check.plan.filesystem.name().to_owned(),
-            window_kb: check.plan.window_kb,
-            settings: check.settings.to_string(),
-            cache: if check.options.is_warm { "warm" } else { "cold" },
-            limit_bytes: check.options.limit,
-            script: program.script.clone(),
-            ..Self::default()
-        }
-    }
-
     pub(super) fn failed(mut self, reason: String) -> Self {
         self.outcome = RunOutcome::Failed;
         self.reason = Some(reason);
