@@ -29,6 +29,16 @@ pub fn of_disk(name: &str, file: &str) -> PathBuf {
     Path::new(DISKS).join(name).join(file)
 }
 
+/// Returns the directory of a device.
+pub(crate) fn folder_of((major, minor): (u32, u32)) -> PathBuf {
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
+}
+
+/// Returns the file with the mount options of the ext4 on device `name`.
+pub(crate) fn ext4_options(name: &str) -> PathBuf {
+    Path::new("/proc/fs/ext4").join(name).join("options")
+}
+
 /// Reads a number from a device's directory; `place` starts with `/`.
 pub fn number_of(system: &dyn System, device: u64, place: &str) -> Option<u64> {
     let (major, minor) = (libc::major(device), libc::minor(device));

@@ -165,7 +165,7 @@ impl Ground for Here {
     }
 
     fn block_device(&self, (major, minor): (u32, u32)) -> Option<(String, String)> {
-        let folder = fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+        let folder = fs::canonicalize(block::folder_of((major, minor))).ok()?;
         let name = |folder: &Path| folder.file_name()?.to_str().map(str::to_owned);
         let own = name(&folder)?;
         let is_part = folder.join("partition").exists();
@@ -178,7 +178,7 @@ impl Ground for Here {
     }
 
     fn ext4_options(&self, device: &str) -> Option<String> {
-        let text = crate::system::read(&Path::new("/proc/fs/ext4").join(device).join("options"));
+        let text = crate::system::read(&block::ext4_options(device));
         String::from_utf8(text.ok()?).ok()
     }
 
