@@ -208,7 +208,7 @@ pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) mode: u32,
-    pub(crate) nr_names: u64,
+    pub(crate) nr_names: libc::nlink_t,
     pub(crate) size_bytes: u64,
 }
 
