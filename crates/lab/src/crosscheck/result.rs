@@ -1,12 +1,13 @@
 //! Compares the model with recordings of kernels, made now on this kernel, or earlier and
 //! elsewhere.
 //!
-//! Reading order: `rows` (one row per recording; JSON), `labels`, `csv`, `text`; `replay`
+//! Reading order: `head` and `rows` (one row per recording; JSON), `labels`, `csv`, `text`; `replay`
 //! (existing recordings), `live` and `program` (new recordings), `cow` (random programs of
 //! processes, with their own result), `workloads` (the list of workloads).
 
 mod cow;
 mod csv;
+mod head;
 mod keep;
 mod labels;
 mod live;

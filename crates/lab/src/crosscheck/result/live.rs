@@ -33,7 +33,7 @@ impl LiveCheck<'_> {
         each: &mut dyn FnMut(),
     ) -> Result<CrosscheckResult, Error> {
         let mut result = CrosscheckResult::new(&self.facts.release, command_line);
-        result.kept = self.keep.map(|keep| keep.display().to_string());
+        result.head.keep_in(self.keep.map(PathBuf::as_path));
         result.rows.extend(self.plan.skipped.iter().map(skipped));
         self.record(&mut |row| {
             each();

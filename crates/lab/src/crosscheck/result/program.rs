@@ -43,9 +43,8 @@ pub fn program_recorder(facts: &Facts, as_root: &str) -> Result<ProgramRecorder,
 impl ProgramCheck<'_> {
     #[must_use]
     pub fn result(&self, command_line: Vec<String>) -> CrosscheckResult {
-        let kept = self.keep.map(|keep| keep.display().to_string());
         let mut result = CrosscheckResult::new(&self.facts.release, command_line);
-        result.kept = kept;
+        result.head.keep_in(self.keep.map(PathBuf::as_path));
         result
     }
 

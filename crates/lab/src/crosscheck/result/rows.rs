@@ -6,6 +6,8 @@ use crate::crosscheck::record::{FreeMemory, SettingChange, Settings};
 use crate::crosscheck::{Aspect, Difference, NotCompared, Verdict};
 use serde::Serialize;
 
+use super::head::Head;
+
 use largefolio_results::Remark;
 
 pub(super) const SCHEMA_VERSION: u32 = 1;
@@ -106,25 +108,14 @@ fn not_judged(changes: &[SettingChange]) -> Option<String> {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct CrosscheckResult {
-    schema_version: u32,
-    tool_version: &'static str,
-    pub(super) command_line: Vec<String>,
-    /// `uname -r` of the running kernel; empty for a replay.
-    pub(super) kernel: String,
-    pub(super) kept: Option<String>,
+    #[serde(flatten)]
+    pub(super) head: Head,
     pub(super) rows: Vec<CrosscheckRow>,
 }
 
 impl CrosscheckResult {
     pub(super) fn new(kernel: &str, command_line: Vec<String>) -> Self {
-        Self {
-            schema_version: SCHEMA_VERSION,
-            tool_version: env!("CARGO_PKG_VERSION"),
-            command_line,
-            kernel: kernel.to_owned(),
-            kept: None,
-            rows: Vec::new(),
-        }
+        Self { head: Head::new(SCHEMA_VERSION, kernel, command_line), rows: Vec::new() }
     }
 
     #[must_use]

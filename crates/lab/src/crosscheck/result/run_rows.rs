@@ -4,6 +4,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::head::Head;
+
 use crate::crosscheck::run::{NotComparable, Row, RowState, Verdict};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -97,12 +99,8 @@ fn number(row: &Row) -> NumberRow {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct RunResult {
-    schema_version: u32,
-    tool_version: &'static str,
-    pub(super) command_line: Vec<String>,
-    /// `uname -r`.
-    pub(super) kernel: String,
-    pub(super) kept: Option<String>,
+    #[serde(flatten)]
+    pub(super) head: Head,
     /// Ctrl-C ended the check before the last program.
     pub is_interrupted: bool,
     pub rows: Vec<RunRow>,
@@ -112,18 +110,14 @@ impl RunResult {
     #[must_use]
     pub fn new(kernel: &str, command_line: Vec<String>) -> Self {
         Self {
-            schema_version: SCHEMA_VERSION,
-            tool_version: env!("CARGO_PKG_VERSION"),
-            command_line,
-            kernel: kernel.to_owned(),
-            kept: None,
+            head: Head::new(SCHEMA_VERSION, kernel, command_line),
             is_interrupted: false,
             rows: Vec::new(),
         }
     }
 
     pub fn keep_in(&mut self, keep: Option<&Path>) {
-        self.kept = keep.map(|keep| keep.display().to_string());
+        self.head.keep_in(keep);
     }
 
     #[must_use]

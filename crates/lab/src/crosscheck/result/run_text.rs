@@ -23,7 +23,7 @@ impl Forms for RunResult {
                 short(&mut text, row);
             }
         }
-        if let Some(kept) = &self.kept {
+        if let Some(kept) = &self.head.kept {
             let _ = writeln!(text, "\ntraces and scripts are in {kept}");
         }
         text

@@ -20,17 +20,17 @@ pub(super) fn of(report: &CrosscheckResult) -> String {
     let mut text = String::new();
     line(&mut text, &verdict(report));
     line(&mut text, "");
-    if !report.kernel.is_empty() {
+    if !report.head.kernel.is_empty() {
         let rules = report.rows.iter().find(|row| !row.rules.is_empty());
         let rules = rules.map_or("-", |row| row.rules.as_str());
-        line(&mut text, &format!("kernel {}, rules {rules}", report.kernel));
+        line(&mut text, &format!("kernel {}, rules {rules}", report.head.kernel));
         line(&mut text, "");
     }
     table(&mut text, report);
     compared(&mut text, report);
     notes(&mut text, report);
     differences(&mut text, report);
-    if let Some(kept) = &report.kept {
+    if let Some(kept) = &report.head.kept {
         line(&mut text, "");
         line(&mut text, &format!("recordings are in {kept}"));
     }
@@ -46,7 +46,7 @@ fn table(text: &mut String, report: &CrosscheckResult) {
         [Outcome::Equal, Outcome::Different, Outcome::Skipped, Outcome::Failed];
     let mut groups: BTreeMap<(&str, u64), [usize; 4]> = BTreeMap::new();
     for row in &report.rows {
-        let key = if report.kernel.is_empty() {
+        let key = if report.head.kernel.is_empty() {
             (row.variant.as_str(), 0)
         } else {
             (row.filesystem.as_str(), row.window_kb)
@@ -57,13 +57,13 @@ fn table(text: &mut String, report: &CrosscheckResult) {
         }
     }
     let label = |(name, window_kb): (&str, u64)| {
-        if report.kernel.is_empty() {
+        if report.head.kernel.is_empty() {
             name.to_owned()
         } else {
             format!("{name:13} {window_kb:>6}K")
         }
     };
-    let head = if report.kernel.is_empty() { "kernel" } else { "filesystem     window" };
+    let head = if report.head.kernel.is_empty() { "kernel" } else { "filesystem     window" };
     let width = groups.keys().map(|&key| label(key).len()).max().unwrap_or(0).max(head.len());
     line(text, &format!("{head:width$}  recorded  equal  different  skipped  failed"));
     for (&key, &[equal, different, skipped, failed]) in &groups {
