@@ -19,17 +19,6 @@ use crate::proc::{block, cgroup, host};
 use crate::system::{Live, mounts};
 use crate::tune::catalog::Catalog;
 
-const KHUGEPAGED: [&str; 7] = [
-    "defrag",
-    "pages_to_scan",
-    "scan_sleep_millisecs",
-    "alloc_sleep_millisecs",
-    "max_ptes_none",
-    "max_ptes_swap",
-    "max_ptes_shared",
-];
-const THP: [&str; 4] = ["enabled", "defrag", "shmem_enabled", "use_zero_page"];
-
 /// A reading. An absent value could not be read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelFacts {
@@ -71,7 +60,7 @@ impl KernelFacts {
     #[must_use]
     pub fn read(catalog: &Catalog, disks: &BTreeSet<String>) -> Self {
         let sizes = catalog.sizes();
-        let names = names(&sizes);
+        let names = Catalog::names(&sizes);
         let value = |name: &String| Some((name.clone(), catalog.read(name).ok()?.value));
         let others = OTHERS
             .iter()
@@ -102,15 +91,6 @@ impl KernelFacts {
             held: names.into_iter().filter(|name| catalog.is_held(name)).collect(),
         }
     }
-}
-
-/// Names of the settings in the catalog.
-fn names(sizes: &BTreeSet<u64>) -> Vec<String> {
-    let thp = THP.iter().map(|name| format!("thp.{name}"));
-    let khugepaged = KHUGEPAGED.iter().map(|name| format!("khugepaged.{name}"));
-    let sizes = sizes.iter().map(|bytes| crate::setting::thp::size_name(*bytes));
-    let of_size = sizes.flat_map(|size| [format!("thp.{size}"), format!("thp.{size}.shmem")]);
-    thp.chain(khugepaged).chain(of_size).collect()
 }
 
 impl DiskFacts {

@@ -52,6 +52,16 @@ impl Catalog {
         Self { root: root.to_owned() }
     }
 
+    /// Returns the names of all settings but the readahead windows; `sizes` are the folio sizes that
+    /// have settings of their own, in bytes.
+    pub(crate) fn names(sizes: &BTreeSet<u64>) -> Vec<String> {
+        let thp = THP.iter().map(|name| format!("thp.{name}"));
+        let khugepaged = KHUGEPAGED.iter().map(|name| format!("khugepaged.{name}"));
+        let sizes = sizes.iter().map(|bytes| setting::thp::size_name(*bytes));
+        let of_size = sizes.flat_map(|size| [format!("thp.{size}"), format!("thp.{size}.shmem")]);
+        thp.chain(khugepaged).chain(of_size).collect()
+    }
+
     /// # Errors
     /// [`TuneError::Name`].
     pub fn path(&self, name: &str) -> Result<PathBuf, TuneError> {
