@@ -11,7 +11,7 @@ use largefolio_mm::rules::reclaim::FreedSlots;
 use rayon::prelude::*;
 
 use super::limit::SwapNumbers;
-use super::program::{ProcessOp, ProcessStep};
+use super::program::{FileKind, ProcessOp, ProcessStep};
 use super::range::NR_SLOTS;
 use super::replay::ProgramReplay;
 use super::run::{ProgramRun, Programs, StepResult};
@@ -160,7 +160,9 @@ impl<'a> ProgramComparison<'a> {
         let has = |is: fn(ProcessOp) -> bool| program.steps.iter().any(|step| is(step.op));
         let spreads = has(|op| matches!(op, ProcessOp::Free(_)))
             && has(|op| matches!(op, ProcessOp::Protect(..)));
-        let tells_dirty = !spreads;
+        // The kernel writes a file on a disk back at times of its own.
+        let is_on_disk = program.own_file.is_some_and(|own| own.kind == FileKind::Disk);
+        let tells_dirty = !spreads && !is_on_disk;
         for (slot, areas) in self.areas.iter().enumerate() {
             for area in areas {
                 let Some(model) = self.replay.smaps(slot, area.pages) else { break };
