@@ -32,7 +32,6 @@ mod error;
 mod executions;
 mod files;
 mod finish;
-mod holes;
 mod layout;
 pub mod live;
 mod outcome;

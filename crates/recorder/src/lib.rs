@@ -28,6 +28,7 @@ mod block;
 mod epoch;
 mod grace;
 mod head;
+mod holes;
 mod imports;
 mod layout;
 mod link;

@@ -5,13 +5,16 @@
 //!   plugin callback.
 //! - S2: descriptors made here are close-on-exec.
 
-use std::ffi::{CString, c_int, c_void};
+use std::ffi::{CStr, CString, c_int, c_void};
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr;
+
+use crate::holes::{self, Edge};
+use crate::wire;
 
 const PARTS_MAX: usize = 4;
 
@@ -203,18 +206,33 @@ pub(crate) fn send_packet(fd: RawFd, parts: &[&[u8]]) -> io::Result<()> {
     if sent < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
+/// The unit of a file's allocated blocks.
+const BLOCK_BYTES: u64 = 512;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Identity {
     pub(crate) device: u64,
     pub(crate) inode: u64,
-    pub(crate) mode: u32,
-    pub(crate) nr_names: libc::nlink_t,
+    /// 0 if unknown.
+    birth_ns: u64,
+    mode: u32,
+    pub(crate) nr_names: u32,
     pub(crate) size_bytes: u64,
+    allocated_bytes: u64,
 }
 
 impl Identity {
     pub(crate) fn is_regular(&self) -> bool {
         self.mode & libc::S_IFMT == libc::S_IFREG
+    }
+
+    pub(crate) fn key(&self) -> u64 {
+        wire::file_key(self.device, self.inode, self.birth_ns)
+    }
+
+    /// Whether parts of the file may lack data.
+    pub(crate) fn may_have_holes(&self) -> bool {
+        self.allocated_bytes < self.size_bytes
     }
 }
 
@@ -234,33 +252,47 @@ pub(crate) fn status_flags(fd: RawFd) -> c_int {
     unsafe { libc::fcntl(fd, libc::F_GETFL) }.max(0)
 }
 
+/// Identifies an open file.
 pub(crate) fn identity(fd: RawFd) -> Option<Identity> {
-    // SAFETY: an all-zero stat is valid.
-    let mut stat: libc::stat = unsafe { std::mem::zeroed() };
-    // SAFETY: `stat` outlives the call; fstat accepts any number as descriptor.
-    let result = unsafe { libc::fstat(fd, &raw mut stat) };
+    identity_of(fd, c"", libc::AT_EMPTY_PATH)
+}
+
+/// Identifies the file at a path, or the link there. `directory` is a descriptor or `AT_FDCWD`.
+pub(crate) fn identity_at(directory: RawFd, path: &[u8]) -> Option<Identity> {
+    identity_of(directory, &CString::new(path).ok()?, libc::AT_SYMLINK_NOFOLLOW)
+}
+
+fn identity_of(directory: RawFd, path: &CStr, flags: c_int) -> Option<Identity> {
+    let wanted = libc::STATX_BASIC_STATS | libc::STATX_BTIME;
+    // SAFETY: an all-zero statx is valid.
+    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
+    // SAFETY: `path` and `stat` outlive the call; statx accepts any number as descriptor.
+    let result = unsafe { libc::statx(directory, path.as_ptr(), flags, wanted, &raw mut stat) };
+    let seconds = stat.stx_btime.tv_sec.unsigned_abs();
     (result == 0).then(|| Identity {
-        device: stat.st_dev,
-        inode: stat.st_ino,
-        mode: stat.st_mode,
-        nr_names: stat.st_nlink,
-        size_bytes: stat.st_size.unsigned_abs(),
+        device: libc::makedev(stat.stx_dev_major, stat.stx_dev_minor),
+        inode: stat.stx_ino,
+        birth_ns: seconds.wrapping_mul(1_000_000_000).wrapping_add(stat.stx_btime.tv_nsec.into()),
+        mode: stat.stx_mode.into(),
+        nr_names: stat.stx_nlink,
+        size_bytes: stat.stx_size,
+        allocated_bytes: stat.stx_blocks.saturating_mul(BLOCK_BYTES),
     })
 }
 
-/// Returns the birth time of the file at `fd` in nanoseconds, 0 if its filesystem stores none.
-pub(crate) fn birth_ns(fd: RawFd) -> u64 {
-    // SAFETY: an all-zero statx is valid.
-    let mut stat: libc::statx = unsafe { std::mem::zeroed() };
-    // SAFETY: the path is an empty C string (AT_EMPTY_PATH: `fd` itself), `stat` outlives the call.
-    let result = unsafe {
-        libc::statx(fd, c"".as_ptr(), libc::AT_EMPTY_PATH, libc::STATX_BTIME, &raw mut stat)
-    };
-    if result != 0 {
-        return 0;
-    }
-    let seconds = stat.stx_btime.tv_sec.unsigned_abs();
-    seconds.wrapping_mul(1_000_000_000).wrapping_add(u64::from(stat.stx_btime.tv_nsec))
+/// Returns position and length of each hole of the file behind a descriptor, none if the program
+/// may not read it. The descriptor's own position stays.
+pub(crate) fn holes(fd: RawFd, size_bytes: u64) -> Vec<(u64, u64)> {
+    let Ok(file) = File::open(format!("/proc/self/fd/{fd}")) else { return Vec::new() };
+    holes::between(size_bytes, |edge, at| {
+        let whence = match edge {
+            Edge::Hole => libc::SEEK_HOLE,
+            Edge::Data => libc::SEEK_DATA,
+        };
+        let at = libc::off_t::try_from(at).ok()?;
+        // SAFETY: takes numbers, and only moves the position of a descriptor opened above.
+        u64::try_from(unsafe { libc::lseek(file.as_raw_fd(), at, whence) }).ok()
+    })
 }
 
 /// Returns the size of a System V shared memory segment, `None` if there is none with this id.

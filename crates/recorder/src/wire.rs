@@ -26,8 +26,10 @@
 //! - W3: a thread's `seq` grows by one with each of its messages that carries rows. If a tail's
 //!   `seq` is not above the last received one, its rows were already received.
 
+use super::holes::NR_HOLES_MAX;
+
 /// First word of each message. The digit is the version of this layout.
-pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR4");
+pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR5");
 
 pub(crate) const HEADER_BYTES: usize = 32;
 
@@ -86,7 +88,7 @@ pub(crate) enum Kind {
     Rows = 3,
     /// An event. Body: [`WireEvent`].
     Event = 4,
-    /// A file before its first use. Body: `WireFile`.
+    /// A file before its first use. Body: [`WireFile`].
     File = 5,
     /// The process is about to execute a program that cannot be recorded. Body: an [`Unrecorded`]
     /// (4 B), then the path.
@@ -294,8 +296,48 @@ pub(crate) const fn is_base(base: u64) -> bool {
     base.is_multiple_of(1 << PAGE_BITS)
 }
 
-/// Bytes of a [`Kind::File`] body before the path: key, then size.
-pub(crate) const FILE_PATH_OFFSET: usize = 16;
+/// Body of [`Kind::File`]: key, size, number of holes, each hole's position and length, path.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct WireFile<'a> {
+    pub(crate) key: u64,
+    pub(crate) size_bytes: u64,
+    /// Position and length of the parts without data, at most [`NR_HOLES_MAX`].
+    pub(crate) holes: Vec<(u64, u64)>,
+    pub(crate) path: &'a [u8],
+}
+
+impl<'a> WireFile<'a> {
+    const HEAD_BYTES: usize = 24;
+    const HOLE_BYTES: usize = 16;
+
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let head = [self.key, self.size_bytes, self.holes.len() as u64];
+        let holes = self.holes.iter().flat_map(|&(pos, len)| [pos, len]);
+        let mut body: Vec<u8> = head.into_iter().chain(holes).flat_map(u64::to_le_bytes).collect();
+        body.extend_from_slice(self.path);
+        body
+    }
+
+    pub(crate) fn decode(bytes: &'a [u8]) -> Option<Self> {
+        let nr_holes = usize::try_from(u64_at(bytes, 16)?).ok()?;
+        let nr_holes = Some(nr_holes).filter(|nr| *nr <= NR_HOLES_MAX)?;
+        let hole = |place: usize| {
+            let at = Self::HEAD_BYTES + place * Self::HOLE_BYTES;
+            Some((u64_at(bytes, at)?, u64_at(bytes, at + 8)?))
+        };
+        Some(Self {
+            key: u64_at(bytes, 0)?,
+            size_bytes: u64_at(bytes, 8)?,
+            holes: (0..nr_holes).map(hole).collect::<Option<_>>()?,
+            path: bytes.get(Self::HEAD_BYTES + nr_holes * Self::HOLE_BYTES..)?,
+        })
+    }
+}
+
+/// The longest path of a file, with the end of a deleted one.
+const PATH_MAX: usize = 4096 + 16;
+const _: () =
+    assert!(WireFile::HEAD_BYTES + NR_HOLES_MAX * WireFile::HOLE_BYTES + PATH_MAX <= BODY_MAX);
 
 /// Returns a file's key, never 0: FNV-1a over device, inode and birth time (0 if unknown).
 pub(crate) fn file_key(device: u64, inode: u64, birth_ns: u64) -> u64 {

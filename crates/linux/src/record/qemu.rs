@@ -4,6 +4,7 @@
 //! completed trace.
 
 mod connection;
+pub(crate) mod holes;
 mod ledger;
 mod packet;
 mod process;

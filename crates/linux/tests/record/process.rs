@@ -408,7 +408,7 @@ fn a_child_that_closes_its_descriptors_before_it_is_announced_is_recorded() {
 const STRANGER: &str = r#"
 import os, socket, struct, sys, time
 os.setgroups([]); os.setgid(65534); os.setuid(65534)
-magic, me = int.from_bytes(b"LFR4", "little"), os.getpid()
+magic, me = int.from_bytes(b"LFR5", "little"), os.getpid()
 def message(kind, rows=b"", body=b""):
     return struct.pack("<6IQ", magic, kind, me, me, len(rows) // 8, len(body), 0) + rows + body
 def directory():

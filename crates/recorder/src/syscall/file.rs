@@ -12,7 +12,8 @@ use std::path::Path;
 use super::position::{self, At, Side};
 use super::sysno::Sysno;
 use super::{Call, guest, low, op};
-use crate::wire::{self, Kind, WireEvent};
+use crate::sys::Identity;
+use crate::wire::{Kind, WireEvent, WireFile};
 use crate::{send, sys};
 
 const WILLNEED: u64 = libc::POSIX_FADV_WILLNEED as u64;
@@ -81,7 +82,8 @@ pub(super) fn after(call: &Call, result: u64) {
 #[derive(Clone, Copy)]
 struct Regular {
     fd: RawFd,
-    file: u64,
+    at: At,
+    identity: Identity,
     pos: u64,
     /// Its `O_*` flags.
     flags: c_int,
@@ -119,29 +121,28 @@ fn transferred(call: &Call, bytes: u64) {
 
 /// Whether the filesystem, which holds both files, does the copy itself.
 fn is_copy(call: &Call, from: Regular, to: Regular) -> bool {
-    let device = |side: Regular| sys::identity(side.fd).map(|identity| identity.device);
-    call.sysno == Sysno::CopyFileRange && device(from) == device(to)
+    call.sysno == Sysno::CopyFileRange && from.identity.device == to.identity.device
 }
 
 fn regular(call: &Call, side: Side, bytes: u64) -> Option<Regular> {
-    let (fd, file) = (side.fd, announce(call, side.fd));
-    if file == 0 {
-        return None;
-    }
-    let pos = match side.at {
+    let (fd, at) = (side.fd, side.at);
+    let identity = announced(call, fd)?;
+    let pos = match at {
         At::Position(pos) => Some(pos),
         At::Descriptor => sys::position(fd).map(|end| end.saturating_sub(bytes)),
     };
     let (pos, flags) = (pos.unwrap_or(0), sys::status_flags(fd));
-    Some(Regular { fd, file, pos, flags })
+    Some(Regular { fd, at, identity, pos, flags })
 }
 
-/// Writes with `O_APPEND` go to the end of the file, whatever their position.
+/// Writes with `O_APPEND` go to the end of the file, whatever position the call names.
 fn appended(side: Regular, flags: u64, bytes: u64) -> Regular {
     let appends = side.flags & libc::O_APPEND != 0 || flags & RWF_APPEND != 0;
-    match sys::identity(side.fd).filter(|_| appends) {
-        Some(identity) => Regular { pos: identity.size_bytes.saturating_sub(bytes), ..side },
-        None => side,
+    match side.at {
+        At::Position(_) if appends => {
+            Regular { pos: side.identity.size_bytes.saturating_sub(bytes), ..side }
+        }
+        _ => side,
     }
 }
 
@@ -151,16 +152,14 @@ fn direct(side: Regular) -> u32 {
 
 fn event(side: Regular, bytes: u64) -> WireEvent {
     let aux = u64::from(side.fd.cast_unsigned());
-    WireEvent { len: bytes, pos: side.pos, aux, file: side.file, ..WireEvent::default() }
+    WireEvent { len: bytes, pos: side.pos, aux, file: side.identity.key(), ..WireEvent::default() }
 }
 
 /// Sends the read of a script's head, which an execve makes.
 pub(super) fn head_read(call: &Call, script: &Path) {
     let Some(found) = sys::find(libc::AT_FDCWD, script.as_os_str().as_bytes()) else { return };
-    let fd = found.as_raw_fd();
-    let (file, size) = (announce(call, fd), sys::identity(fd).map_or(0, |of| of.size_bytes));
-    if file != 0 {
-        let len = size.min(SCRIPT_HEAD_BYTES);
+    if let Some(identity) = announced(call, found.as_raw_fd()) {
+        let (file, len) = (identity.key(), identity.size_bytes.min(SCRIPT_HEAD_BYTES));
         // No descriptor reads it.
         call.send(&WireEvent { op: op::PREAD, len, aux: u64::MAX, file, ..WireEvent::default() });
     }
@@ -258,14 +257,16 @@ fn advised(call: &Call, advice: u64) {
 /// Announces the regular file at `fd` to the parent and returns its key, 0 if it is not a regular
 /// file.
 pub(super) fn announce(call: &Call, fd: RawFd) -> u64 {
-    let Some(identity) = sys::identity(fd) else { return 0 };
-    if !identity.is_regular() {
-        return 0;
-    }
-    let key = wire::file_key(identity.device, identity.inode, sys::birth_ns(fd));
+    announced(call, fd).map_or(0, |identity| identity.key())
+}
+
+/// Announces the regular file at `fd`, before the call changes it.
+fn announced(call: &Call, fd: RawFd) -> Option<Identity> {
+    let identity = sys::identity(fd).filter(Identity::is_regular)?;
+    let key = identity.key();
     let mut announced = call.thread.announced.borrow_mut();
     if announced.contains(&key) {
-        return key;
+        return Some(identity);
     }
     if announced.len() >= ANNOUNCED_MAX {
         announced.clear();
@@ -273,9 +274,9 @@ pub(super) fn announce(call: &Call, fd: RawFd) -> u64 {
     announced.push(key);
     drop(announced);
     let path = std::fs::read_link(format!("/proc/self/fd/{fd}")).unwrap_or_default();
-    let mut head = [0; wire::FILE_PATH_OFFSET];
-    head[..8].copy_from_slice(&key.to_le_bytes());
-    head[8..].copy_from_slice(&identity.size_bytes.to_le_bytes());
-    send::send(call.tail, Kind::File, [&head, path.as_os_str().as_bytes()]);
-    key
+    let size_bytes = identity.size_bytes;
+    let holes = if identity.may_have_holes() { sys::holes(fd, size_bytes) } else { Vec::new() };
+    let file = WireFile { key, size_bytes, holes, path: path.as_os_str().as_bytes() };
+    send::send(call.tail, Kind::File, [&file.encode(), &[]]);
+    Some(identity)
 }

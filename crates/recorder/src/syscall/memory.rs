@@ -61,7 +61,7 @@ fn wish(call: &Call) -> Option<Wish> {
 }
 
 fn is_regular(fd: i32) -> bool {
-    sys::identity(fd).is_some_and(|found| found.mode & libc::S_IFMT == libc::S_IFREG)
+    sys::identity(fd).is_some_and(|found| found.is_regular())
 }
 
 fn takes_away(call: &Call) -> bool {

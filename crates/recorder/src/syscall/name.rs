@@ -3,12 +3,12 @@
 //! The file is identified before the call. Only regular files with one name count, because a file
 //! with more names keeps its page cache.
 
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 
 use super::sysno::Sysno;
 use super::{Call, guest, op};
 use crate::sys;
-use crate::wire::{self, WireEvent};
+use crate::wire::WireEvent;
 
 const RENAME_EXCHANGE: u64 = libc::RENAME_EXCHANGE as u64;
 
@@ -47,9 +47,6 @@ pub(super) fn after(call: &Call) {
 /// Returns the key of the regular file at a path that is its only name. It may be a file that the
 /// program never used, which was not announced.
 fn key_of(directory: RawFd, path: &[u8]) -> Option<u64> {
-    let file = sys::find(directory, path)?;
-    let identity = sys::identity(file.as_raw_fd())?;
-    let is_last = identity.is_regular() && identity.nr_names == 1;
-    is_last
-        .then(|| wire::file_key(identity.device, identity.inode, sys::birth_ns(file.as_raw_fd())))
+    let identity = sys::identity_at(directory, path)?;
+    (identity.is_regular() && identity.nr_names == 1).then(|| identity.key())
 }

@@ -6,7 +6,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Metadata;
-use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +15,7 @@ use super::handle;
 use super::kernel_event::Mapped;
 use crate::proc::{Task, fd};
 use crate::record::files::Files;
-use crate::record::qemu::wire;
+use crate::record::qemu::wire::{self, WireFile};
 
 /// How often descriptors are searched for one file.
 const NR_SEARCHES_MAX: u32 = 3;
@@ -130,5 +129,5 @@ fn announce(files: &mut Files, inode: Inode, size_bytes: u64, path: &Path) -> Op
         name.to_owned()
     };
     let key = wire::file_key(inode.0, inode.1, 0);
-    files.announce(key, size_bytes, std::ffi::OsStr::new(&name).as_bytes())
+    files.announce(WireFile { key, size_bytes, holes: Vec::new(), path: name.as_bytes() })
 }

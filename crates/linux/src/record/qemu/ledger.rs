@@ -21,7 +21,7 @@ use largefolio_trace::{Event, Image, Op, Run, ThreadId, TraceError};
 
 use super::packet::{Packet, decode_rows};
 use super::process::{self, Phase, RecordedProcess, Thread};
-use super::wire::{self, FILE_PATH_OFFSET, Header, Kind, LINK_MAX, WireEvent};
+use super::wire::{self, Header, Kind, LINK_MAX, WireEvent, WireFile};
 use crate::proc::maps;
 use crate::record::book::Book;
 use crate::record::layout;
@@ -172,10 +172,8 @@ impl<'book, 'sink> Ledger<'book, 'sink> {
     }
 
     fn take_file(&mut self, body: &[u8]) {
-        if let (Some(key), Some(size_bytes), Some(path)) =
-            (wire::u64_at(body, 0), wire::u64_at(body, 8), body.get(FILE_PATH_OFFSET..))
-        {
-            self.book.files.announce(key, size_bytes, path);
+        if let Some(file) = WireFile::decode(body) {
+            self.book.files.announce(file);
         }
     }
 

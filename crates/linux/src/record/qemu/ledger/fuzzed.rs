@@ -13,7 +13,7 @@ use crate::record::error::RecordError;
 use crate::record::finish::Finish;
 use crate::record::outcome::{RecordEnd, RecorderKind};
 use crate::record::qemu::wire::{
-    BORROWS_MEMORY, HEADER_BYTES, Header, Kind, NEW_PROCESS, Row, WireEvent,
+    BORROWS_MEMORY, HEADER_BYTES, Header, Kind, NEW_PROCESS, Row, WireEvent, WireFile,
 };
 
 const FIRST: u32 = 10;
@@ -80,7 +80,8 @@ impl Bytes<'_> {
             Kind::File => {
                 let (key, size_bytes) = (u64::from(self.byte() % 4), self.number());
                 let path = [b"/memfd:", self.text().as_slice()].concat();
-                [&key.to_le_bytes(), &size_bytes.to_le_bytes(), path.as_slice()].concat()
+                let holes = (0..self.byte() % 3).map(|_| (self.number(), self.number())).collect();
+                WireFile { key, size_bytes, holes, path: &path }.encode()
             }
             Kind::Layout => {
                 let (base, before, now) = (self.number(), self.text(), self.text());

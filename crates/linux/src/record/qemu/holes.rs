@@ -1,0 +1,1 @@
+../../../../recorder/src/holes.rs
