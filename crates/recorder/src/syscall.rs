@@ -2,7 +2,7 @@
 //!
 //! The folder's files own the call numbers ([`sysno`]), memory ([`memory`], [`segment`]), buffers
 //! ([`buffers`]), files ([`file`], [`position`], [`storage`], [`name`]) and processes ([`process`],
-//! [`execve`]). Invariants:
+//! [`execve`], [`order`]). Invariants:
 //! - C1: only a successful call becomes an event, after it returned. An exit and an execve do not
 //!   return, so they are sent before.
 //! - C2: before a call that removes address space, every thread's rows have been sent (within the
@@ -15,6 +15,7 @@ mod file;
 mod guest;
 mod memory;
 mod name;
+mod order;
 mod position;
 mod process;
 mod refused;
@@ -105,6 +106,7 @@ pub(crate) extern "C" fn entered(
     if !is_write(call.sysno) {
         buffers::before(&call);
     }
+    order::before(&call);
     if process::before(&call) == process::Next::Returns {
         grace::enter_syscall(tail);
     }

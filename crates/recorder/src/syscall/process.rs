@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::sysno::Sysno;
-use super::{Call, execve, op};
+use super::{Call, execve, op, order};
 use crate::arch::Arch;
 use crate::arguments::Arguments;
 use crate::block::{Direction, touch_buffer};
@@ -64,6 +64,7 @@ pub(super) fn after(call: &Call, result: i64) {
                 _ if is_vfork(call) => NEW_PROCESS | BORROWS_MEMORY,
                 _ => NEW_PROCESS,
             };
+            order::forked();
             let aux = result.cast_unsigned();
             call.send(&WireEvent { op: op::FORK, flags, aux, ..WireEvent::default() });
         }
@@ -113,6 +114,7 @@ pub(super) fn store_tid(call: &Call) {
 }
 
 pub(super) fn start_child(vcpu: u32) {
+    order::forked();
     let parent = PID.swap(std::process::id(), Relaxed);
     Turn::restart_in_child();
     thread::restart_in_child(vcpu, parent);
