@@ -37,6 +37,7 @@ impl Memory {
     /// Locks all areas, or unlocks them, and also the mappings made from now on if `later` says so
     /// (mlockall, munlockall).
     pub fn mlockall(&mut self, mm: MmId, now: Option<Lock>, later: Lock) {
+        self.has_locked |= later != Lock::None;
         self.space_mut(mm).lock = later;
         let Some(lock) = now else { return };
         let areas: Vec<Vma> = self.space(mm).vmas.iter().copied().collect();
@@ -70,6 +71,9 @@ impl Memory {
 
     fn lock_areas(&mut self, mm: MmId, range: VpnRange, lock: Lock) {
         self.has_locked |= lock != Lock::None;
+        if !self.has_locked {
+            return;
+        }
         self.change_areas(mm, range, |vma| {
             if vma.huge().is_none() {
                 vma.advice.lock = lock;
@@ -84,11 +88,11 @@ impl Memory {
 
     pub(super) fn unlocked(&self, mm: MmId, VpnRange { start, end }: VpnRange) -> Unlocked {
         let vmas = &self.space(mm).vmas;
-        let locked = vmas
-            .overlapping(start, end)
-            .into_iter()
-            .find(|vma| self.has_locked && vma.advice.lock != Lock::None);
-        match locked {
+        if !self.has_locked {
+            return Unlocked { end, refusal: Ok(()) };
+        }
+        let areas = vmas.overlapping(start, end);
+        match areas.iter().find(|vma| vma.advice.lock != Lock::None) {
             None => Unlocked { end, refusal: Ok(()) },
             Some(vma) => {
                 let addr = vma.start.vaddr(self.rules.page).0;
@@ -101,8 +105,8 @@ impl Memory {
     pub(crate) fn is_locked_in(&self, id: FolioId) -> bool {
         self.has_locked
             && self.sites_of(id).iter().any(|site| {
-                let vma = self.space(site.mm).vmas.find(site.vpn);
-                vma.is_some_and(|vma| vma.advice.lock != Lock::None)
+                let areas = self.space(site.mm).vmas.overlapping(site.vpn, site.vpn.plus(site.nr));
+                areas.iter().any(|vma| vma.advice.lock != Lock::None)
             })
     }
 }
