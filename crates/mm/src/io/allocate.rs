@@ -67,7 +67,7 @@ impl Memory {
             self.truncate(file, end);
         }
         if what == Fallocate::Allocate && self.core.mapping(file).is_zero_filled {
-            self.allocate_pages(file, range);
+            self.allocate_pages(file, self.pages_of(range));
         }
     }
 
@@ -96,8 +96,7 @@ impl Memory {
     }
 
     /// Allocates the absent pages of shared memory. They are zeroed at their first use.
-    fn allocate_pages(&mut self, file: MappingId, range: ByteRange) {
-        let PageRange { first, end } = self.pages_of(range);
+    fn allocate_pages(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
         for index in (first..end).map(PageIndex) {
             self.core.work.add(1);
             if self.core.work.is_spent() {
@@ -113,11 +112,15 @@ impl Memory {
         }
     }
 
-    /// Allocates a range of shared memory, with data.
-    pub fn fill_memory_file(&mut self, file: MappingId, range: ByteRange) {
-        self.allocate_pages(file, range);
-        for entry in self.entries_in(file, self.pages_of(range)) {
-            self.core.folios.get_mut(entry.folio).is_uptodate = true;
+    /// Allocates the pages of a file in memory that are in no hole, with data.
+    pub fn fill_memory_file(&mut self, file: MappingId) {
+        let mapping = self.core.mapping(file);
+        let all = PageRange { first: 0, end: mapping.nr_file_pages(self.rules.page) };
+        for pages in mapping.holes.data_in(all).collect::<Vec<_>>() {
+            self.allocate_pages(file, pages);
+            for entry in self.entries_in(file, pages) {
+                self.core.folios.get_mut(entry.folio).is_uptodate = true;
+            }
         }
     }
 

@@ -288,14 +288,8 @@ impl Cell {
             }
             let mapping = self.program.files[nr].mapping;
             let room = self.memory.core().buddy.nr_free_pages() / 2 * self.page().bytes();
-            let holes = file.holes.iter().map(|&(pos, len)| (pos, pos.saturating_add(len)));
-            let mut start = 0;
-            for (hole, end) in holes.chain([(file.size_bytes, file.size_bytes)]) {
-                let data = ByteRange { pos: start, len_bytes: hole.saturating_sub(start) };
-                if file.size_bytes <= room {
-                    self.change(|memory| memory.fill_memory_file(mapping, data));
-                }
-                start = end;
+            if file.size_bytes <= room {
+                self.change(|memory| memory.fill_memory_file(mapping));
             }
         }
     }
