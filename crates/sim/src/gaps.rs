@@ -123,6 +123,8 @@ pub(crate) struct Met {
     calls: BTreeMap<(String, &'static str), u64>,
     /// By file; empty if every file's filesystem is covered.
     files: Vec<Option<Use>>,
+    /// Whether one of them was mapped.
+    is_any_mapped: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -137,12 +139,17 @@ impl Met {
         let of = |file: &FileInfo| of_file(rules, file, filesystem).map(|_| Use::default());
         let files: Vec<_> = meta.files.iter().map(of).collect();
         let has_any = files.iter().any(Option::is_some);
-        Self { calls: BTreeMap::new(), files: if has_any { files } else { Vec::new() } }
+        Self { files: if has_any { files } else { Vec::new() }, ..Self::default() }
     }
 
     /// Whether references to files have to be counted.
     pub(crate) fn counts_references(&self) -> bool {
-        !self.files.is_empty()
+        self.is_any_mapped
+    }
+
+    /// Notes that a file was mapped.
+    pub(crate) fn mapped(&mut self, file: FileId) {
+        self.is_any_mapped |= matches!(self.files.get(file as usize), Some(Some(_)));
     }
 
     pub(crate) fn call(&mut self, what: String, instead: &'static str) {

@@ -21,9 +21,21 @@ fn of(meta: &Meta, filesystem: Option<&str>, use_files: impl Fn(&mut Met)) -> Ve
 fn files_on_filesystems_with_recordings_are_no_gap() {
     let files = ["ext4", "ext4-journal", "xfs", "btrfs", "tmpfs"].map(|name| file("/a", name));
     let meta = trace(&files);
-    let met = Met::new(&Rules::example(), &meta, None);
+    let mut met = Met::new(&Rules::example(), &meta, None);
+    (0..5).for_each(|nr| met.mapped(nr));
     assert!(!met.counts_references(), "the fast path stays");
     assert_eq!(of(&meta, None, |met| (0..5).for_each(|nr| met.references(nr, 9))), []);
+}
+
+#[test]
+fn references_are_counted_once_a_file_without_a_rule_is_mapped() {
+    let meta = trace(&["ext4", "squashfs"].map(|name| file("/a", name)));
+    let mut met = Met::new(&Rules::example(), &meta, None);
+    met.mapped(0);
+    met.file_call(1);
+    assert!(!met.counts_references());
+    met.mapped(1);
+    assert!(met.counts_references());
 }
 
 #[test]

@@ -124,7 +124,19 @@ impl Cell {
         self.event(process, event)?;
         self.charge_faults(program, before);
         self.sweep_opens();
-        self.free_unlinked();
+        if matches!(
+            event.op,
+            Op::Unlink
+                | Op::Close
+                | Op::Open
+                | Op::Munmap
+                | Op::Mmap
+                | Op::Mremap
+                | Op::Exit
+                | Op::Execve
+        ) {
+            self.free_unlinked();
+        }
         self.watch_call(event);
         self.check_budget(process)
     }

@@ -166,6 +166,9 @@ impl Cell {
                 self.collapse_mapped(mm, AddrRange { addr: Vaddr(first), len_bytes }, bytes)?;
             }
         }
+        if let Some((file, _)) = segment.file {
+            self.counted.met.mapped(file);
+        }
         self.program.space_mut(process).segments.insert(segment);
         Ok(())
     }
