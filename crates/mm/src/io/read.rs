@@ -81,17 +81,17 @@ impl Memory {
         Range { start, end }: Range<u64>,
         mut show: impl FnMut(&Ram, Pfn, Range<u64>),
     ) -> Result<u64, OutOfMemory> {
-        let shift = self.rules.page.shift();
+        let page = self.rules.page;
         let mut at = start;
         while at < end && !self.core.work.is_spent() {
             self.core.work.add(1);
-            let index = PageIndex(at >> shift);
+            let index = PageIndex(at >> page.shift());
             if self.core.mapping(file).swapped.contains_key(&index) {
                 let new = NewFolio::new(file, index, Order::ZERO);
                 self.insert(new, ChargeEffort::Full).map_err(|_| self.out_of_memory(at))?;
             }
             let Some(entry) = self.core.find(file, index) else {
-                at = ((index.0 + 1) << shift).min(end);
+                at = ((index.0 + 1).saturating_mul(page.bytes())).min(end);
                 continue;
             };
             let pfn = self.core.folios.get(entry.folio).pfn_at(index);

@@ -38,7 +38,8 @@ fn in_pages(event: &Event) -> Event {
         Op::Munmap | Op::Mprotect | Op::Madvise => Event { len: page_end(event.len), ..*event },
         Op::Mlock if event.len > 0 => {
             let addr = event.addr & !RECORDED_MASK;
-            Event { addr, len: page_end(event.addr.saturating_add(event.len)) - addr, ..*event }
+            let end = page_end(event.addr.saturating_add(event.len));
+            Event { addr, len: end.saturating_sub(addr), ..*event }
         }
         Op::Mremap => Event { len: page_end(event.len), aux: page_end(event.aux), ..*event },
         _ => *event,
@@ -113,7 +114,7 @@ impl Cell {
         let sharing = if flags & MAP_SHARED != 0 { Sharing::Shared } else { Sharing::Private };
         let mapped = Mapped { prot, sharing, purpose: purpose_of(flags) };
         let pos = file.map(|(_, pos)| pos);
-        let end = page_end(event.addr.saturating_add(len));
+        let end = page_end(event.addr.saturating_add(len)).max(event.addr);
         if is_fixed {
             self.clear_beyond(process, event.addr..end)?;
         }

@@ -39,7 +39,8 @@ impl Cell {
             return Ok(());
         }
         let room = len.saturating_add(align);
-        let free = self.free_place(process, None, 0, room)?;
+        // Without room the mapping stays, and only the alignment is lost.
+        let Ok(free) = self.free_place(process, None, 0, room) else { return Ok(()) };
         let placed = free + (segment.start.wrapping_sub(free) & (align - 1));
         let range = |addr, len_bytes| AddrRange { addr: Vaddr(addr), len_bytes };
         let moved =
