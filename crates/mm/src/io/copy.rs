@@ -44,6 +44,8 @@ pub(super) struct Copy {
     pub(super) is_new: bool,
     /// The last folio that this call created: not up to date until it is written whole.
     created: Option<FolioId>,
+    /// Its pages that were read, because a piece covers only a part of them.
+    read: Vec<u64>,
 }
 
 impl Copy {
@@ -87,6 +89,27 @@ impl Memory {
             faulted_at: None,
             is_new: false,
             created: None,
+            read: Vec::new(),
+        }
+    }
+
+    /// Reads the pages of a new folio that a piece covers only in part. The first piece's pages were
+    /// read when the folio was made.
+    pub(super) fn read_edges(
+        &mut self,
+        copy: &mut Copy,
+        (file, entry): (MappingId, Entry),
+        piece: Range<u64>,
+    ) {
+        if copy.is_new {
+            copy.read = self.edges(file, piece).into_iter().flatten().collect();
+        } else if copy.created == Some(entry.folio) {
+            for page in self.edges(file, piece).into_iter().flatten() {
+                if !copy.read.contains(&page) {
+                    copy.read.push(page);
+                    self.core.counters.nr_read += 1;
+                }
+            }
         }
     }
 

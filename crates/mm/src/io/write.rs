@@ -82,6 +82,7 @@ impl Memory {
                 return Err(self.out_of_memory(at));
             };
             let next = self.end_of(entry, piece_end);
+            self.read_edges(&mut copy, (file, entry), at..next);
             let Some(next) = self.copied(&mut copy, entry, at..next) else { continue };
             let shift = self.rules.page.shift();
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
@@ -172,15 +173,20 @@ impl Memory {
         part_end
     }
 
-    /// Counts the pages that a write covers only in part and that have data: it reads them first.
-    fn nr_read_at_edges(&self, file: MappingId, Range { start, end }: Range<u64>) -> u64 {
-        let page = self.rules.page;
-        let is_inside = |at: &u64| !at.is_multiple_of(page.bytes());
-        let [first, last] = [start, end].map(|at| Some(at).filter(is_inside));
-        let (first, last) = (first.map(|at| at >> page.shift()), last.map(|at| at >> page.shift()));
-        let edges = first.into_iter().chain(last.filter(|_| first != last));
-        let mapping = self.core.mapping(file);
-        edges.map(|first| mapping.nr_stored(PageRange { first, end: first + 1 }, page)).sum()
+    /// Returns the pages that a write covers only in part and that have data: it reads them first.
+    pub(super) fn edges(
+        &self,
+        file: MappingId,
+        Range { start, end }: Range<u64>,
+    ) -> [Option<u64>; 2] {
+        let (page, mapping) = (self.rules.page, self.core.mapping(file));
+        let has_data =
+            |&first: &u64| mapping.nr_stored(PageRange { first, end: first + 1 }, page) > 0;
+        let [first, last] = [start, end].map(|at| {
+            let is_inside = !at.is_multiple_of(page.bytes());
+            is_inside.then_some(at >> page.shift()).filter(has_data)
+        });
+        [first, last.filter(|_| first != last)]
     }
 
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
@@ -205,7 +211,8 @@ impl Memory {
             let is_last = order == orders.min;
             let effort = if is_last { ChargeEffort::Full } else { ChargeEffort::Once };
             let end = (first.0 + order.nr_pages()) << self.rules.page.shift();
-            let nr_read = self.nr_read_at_edges(file, pos..end.min(pos + len_bytes));
+            let edges = self.edges(file, pos..end.min(pos + len_bytes));
+            let nr_read = edges.into_iter().flatten().count() as u64;
             let new =
                 NewFolio { source: Source::Write { nr_read }, ..NewFolio::new(file, first, order) };
             if self.insert(new, effort).is_ok() {
