@@ -6,6 +6,7 @@ use largefolio_mm::core::observed::{EntryKind, Observed};
 use largefolio_mm::core::space::Flush;
 use largefolio_mm::counters::Counters;
 use largefolio_mm::folio::Owner;
+use largefolio_mm::mapping::tree::Entry;
 use largefolio_mm::memory::Memory;
 use largefolio_mm::units::{MappingId, MmId, Order, PageIndex, PageSize, Vaddr, Vpn};
 use largefolio_trace::Meta;
@@ -236,7 +237,9 @@ impl Keeper {
             let len_bytes = memory.core().mapping(file).size_bytes;
             let (kind, runs) = (AreaKind::File, Vec::new());
             let mut area = Area { kind, path, process: 0, start: 0, len_bytes, runs };
-            for entry in memory.folios(file) {
+            // As for mincore, a folio with only some of its blocks read is not there.
+            let is_complete = |entry: &Entry| memory.core().folios.get(entry.folio).is_uptodate;
+            for entry in memory.folios(file).filter(is_complete) {
                 let observed_from = self.inserted.get(&(file, entry.index));
                 let origin = match observed_from {
                     Some(&(order, origin)) if order == entry.order => origin,
