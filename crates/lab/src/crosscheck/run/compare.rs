@@ -80,9 +80,10 @@ impl Verdict {
         Self { rows: measures.into_iter().map(row).collect() }
     }
 
+    /// Returns whether at least one number was compared and none differs.
     #[must_use]
     pub fn is_equal(&self) -> bool {
-        self.first_difference().is_none()
+        self.first_difference().is_none() && self.nr(RowState::Equal) > 0
     }
 
     #[must_use]
@@ -138,10 +139,12 @@ mod tests {
 
     #[test]
     fn a_reason_against_comparing_hides_a_difference() {
-        let predicted = numbers(&[(Measure::PssKib, 5)]);
-        let real = [numbers(&[(Measure::PssKib, 6)])];
-        let unless = |_: &Measure| Some(NotComparable::Vdso);
+        let predicted = numbers(&[(Measure::PssKib, 5), (Measure::Rss, 7)]);
+        let real = [numbers(&[(Measure::PssKib, 6), (Measure::Rss, 7)])];
+        let unless = |of: &Measure| (*of == Measure::PssKib).then_some(NotComparable::Vdso);
         assert!(Verdict::new(&predicted, &real, unless).is_equal());
         assert!(!Verdict::new(&predicted, &real, |_| None).is_equal());
+        let all = |_: &Measure| Some(NotComparable::Vdso);
+        assert!(!Verdict::new(&predicted, &real, all).is_equal(), "nothing was compared");
     }
 }

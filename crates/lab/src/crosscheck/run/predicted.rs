@@ -38,8 +38,11 @@ impl Numbers {
         numbers.add_table(MappedKind::File, &folios.data);
         numbers.add_table(MappedKind::File, &folios.shmem);
         numbers.add_table(MappedKind::Text, &folios.text);
-        numbers.add(Measure::Rss, outcome.statistics.total.rss_bytes);
-        numbers.add(Measure::PssKib, outcome.statistics.total.pss_bytes >> 10);
+        let statistics = &outcome.statistics;
+        numbers.add(Measure::Rss, statistics.total.rss_bytes);
+        // The kernel rounds the number of each process down.
+        let pss_kib = statistics.processes.iter().map(|one| one.kernel.pss_bytes >> 10).sum();
+        numbers.add(Measure::PssKib, pss_kib);
         numbers
     }
 
