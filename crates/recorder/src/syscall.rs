@@ -102,10 +102,7 @@ pub(crate) extern "C" fn entered(
     descriptor::before(&call);
     file::before(&call);
     name::before(&call);
-    // A write's data faults during the call, after its row.
-    if !is_write(call.sysno) {
-        buffers::before(&call);
-    }
+    buffers::before(&call);
     order::before(&call);
     if process::before(&call) == process::Next::Returns {
         grace::enter_syscall(tail);
@@ -142,9 +139,7 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     memory::after(&call, result);
     segment::after(&call, result);
     file::after(&call, result);
-    if is_write(sysno) {
-        buffers::written(&call, result);
-    }
+    buffers::written(&call, result);
     name::after(&call);
     storage::after(&call);
     buffers::after(&call, result);
@@ -152,11 +147,6 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
 
 fn sysno(number: i64) -> Sysno {
     Arguments::kept().map_or(Sysno::Other, |kept| Sysno::of(kept.arch, number))
-}
-
-/// Returns whether the call copies one piece of the program's memory into a file.
-const fn is_write(sysno: Sysno) -> bool {
-    matches!(sysno, Sysno::Write | Sysno::Pwrite64)
 }
 
 /// Returns the low 32 bits, as the kernel reads an `int` argument.

@@ -93,8 +93,8 @@ impl Memory {
         }
     }
 
-    /// Reads the pages of a new folio that a piece covers only in part. The first piece's pages were
-    /// read when the folio was made.
+    /// Reads the last page of a piece in a new folio, if the piece covers only a part of it and no
+    /// earlier one did. The first piece's pages were read when the folio was made.
     pub(super) fn read_edges(
         &mut self,
         copy: &mut Copy,
@@ -104,11 +104,10 @@ impl Memory {
         if copy.is_new {
             copy.read = self.edges(file, piece).into_iter().flatten().collect();
         } else if copy.created == Some(entry.folio) {
-            for page in self.edges(file, piece).into_iter().flatten() {
-                if !copy.read.contains(&page) {
-                    copy.read.push(page);
-                    self.core.counters.nr_read += 1;
-                }
+            let [_, last] = self.edges(file, piece);
+            if let Some(page) = last.filter(|page| !copy.read.contains(page)) {
+                copy.read.push(page);
+                self.core.counters.nr_read += 1;
             }
         }
     }

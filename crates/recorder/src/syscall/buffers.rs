@@ -6,6 +6,7 @@
 
 mod table;
 
+use super::sysno::Sysno;
 use super::{Call, guest, low};
 use crate::arch::Arch;
 use crate::arguments::Arguments;
@@ -90,13 +91,50 @@ impl Size {
     }
 }
 
+/// Records loads before the call. The data of a write into a file faults during the call, after its
+/// row.
 pub(super) fn before(call: &Call) {
-    touch_all(call, Direction::KernelReads, DATA_MAX);
+    if data_at(call).is_none() {
+        touch_all(call, Direction::KernelReads, DATA_MAX);
+    } else if is_vectored(call.sysno) {
+        touch_buffer(call.tail, Direction::KernelReads, call.args[1], call.args[2] * IOVEC_BYTES);
+    }
 }
 
 /// Records the loads of a write, which moved `result` bytes.
 pub(super) fn written(call: &Call, result: u64) {
-    touch_all(call, Direction::KernelReads, result);
+    if let Some(addr) = data_at(call) {
+        touch_buffer(call.tail, Direction::KernelReads, addr, result.min(DATA_MAX));
+    }
+}
+
+/// Returns the address of the data that a call writes into a file, if it is one piece of memory.
+pub(super) fn data_at(call: &Call) -> Option<u64> {
+    let [_, addr, count, ..] = call.args;
+    match call.sysno {
+        Sysno::Write | Sysno::Pwrite64 => Some(addr),
+        of if is_vectored(of) && (1..=VECTORS_MAX).contains(&count) => {
+            whole(&guest::words_at(addr, 2 * count))
+        }
+        _ => None,
+    }
+}
+
+const fn is_vectored(sysno: Sysno) -> bool {
+    matches!(sysno, Sysno::Writev | Sysno::Pwritev | Sysno::Pwritev2)
+}
+
+/// Returns where vectors begin that follow each other without a gap.
+fn whole(words: &[u64]) -> Option<u64> {
+    let mut pairs = words.chunks_exact(2).filter(|pair| pair[1] > 0);
+    let first = pairs.next()?;
+    let mut end = first[0].checked_add(first[1])?;
+    let is_next = |pair: &[u64]| {
+        let is_next = pair[0] == end;
+        end = end.saturating_add(pair[1]);
+        is_next
+    };
+    pairs.all(is_next).then_some(first[0])
 }
 
 pub(super) fn after(call: &Call, result: u64) {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use super::position::{self, At, Side};
 use super::sysno::Sysno;
-use super::{Call, guest, low, op};
+use super::{Call, buffers, guest, low, op};
 use crate::sys::Identity;
 use crate::wire::{Kind, WireEvent, WireFile};
 use crate::{send, sys};
@@ -111,8 +111,7 @@ fn transferred(call: &Call, bytes: u64) {
         let flags = between | direct(side) | if is_synced { SYNC } else { 0 };
         let addr = match between {
             // The data's pages fault during the call, so their rows follow.
-            0 if super::is_write(call.sysno) => call.args[1],
-            0 => 0,
+            0 => buffers::data_at(call).unwrap_or(0),
             _ => pos_of(from),
         };
         call.send(&WireEvent { op: op::PWRITE, flags, addr, ..event(side, bytes) });

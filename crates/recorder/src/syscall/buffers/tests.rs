@@ -34,3 +34,17 @@ fn a_request_says_what_is_moved() {
         (32, 0, 32)
     );
 }
+
+#[test]
+fn vectors_without_gaps_are_one_piece() {
+    assert_eq!(whole(&[0x1000, 16, 0x1010, 4]), Some(0x1000));
+    assert_eq!(
+        whole(&[5, 0, 0x1000, 16, 9, 0, 0x1010, 4]),
+        Some(0x1000),
+        "empty ones do not count"
+    );
+    assert_eq!(whole(&[0x1000, 16, 0x1011, 4]), None);
+    assert_eq!(whole(&[0x1000, 16, 0xff0, 16]), None);
+    assert_eq!(whole(&[u64::MAX, 2]), None);
+    assert_eq!(whole(&[]), None);
+}
