@@ -11,6 +11,7 @@ use super::{Call, guest, low};
 use crate::arch::Arch;
 use crate::arguments::Arguments;
 use crate::block::{Direction, touch_buffer};
+use crate::sys;
 
 /// Memory that an argument points to. A null pointer points to none.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +139,19 @@ fn whole(words: &[u64]) -> Option<u64> {
 }
 
 pub(super) fn after(call: &Call, result: u64) {
-    touch_all(call, Direction::KernelWrites, result);
+    touch_all(call, Direction::KernelWrites, stored(call, result));
+}
+
+/// Returns the bytes that a call stores. A direct read that reaches the end of the file also zeroes
+/// the rest of its buffer.
+fn stored(call: &Call, result: u64) -> u64 {
+    let asked = match call.sysno {
+        Sysno::Read | Sysno::Pread64 => call.args[2],
+        Sysno::Readv | Sysno::Preadv | Sysno::Preadv2 => DATA_MAX,
+        _ => return result,
+    };
+    let is_direct = || sys::status_flags(call.descriptor(0)) & libc::O_DIRECT != 0;
+    if (1..asked).contains(&result) && is_direct() { asked } else { result }
 }
 
 fn touch_all(call: &Call, direction: Direction, result: u64) {
