@@ -7,7 +7,7 @@
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::core::open_file::OpenFile;
-use crate::mapping::reserve::BLOCK_BYTES;
+use crate::mapping::reserve::{BLOCK_BYTES, Reservations};
 use crate::memory::Memory;
 use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange};
 
@@ -47,6 +47,7 @@ impl Memory {
         let ByteRange { pos, len_bytes } = range;
         let end = pos.saturating_add(len_bytes);
         let old_bytes = self.core.mapping(file).size_bytes;
+        self.allocate_blocks(file, range, what);
         match what {
             Fallocate::Allocate => {}
             Fallocate::PunchHole | Fallocate::Zero => self.clear_range(file, range),
@@ -68,6 +69,25 @@ impl Memory {
         }
         if what == Fallocate::Allocate && self.core.mapping(file).is_zero_filled {
             self.allocate_pages(file, self.pages_of(range));
+        }
+    }
+
+    /// Changes the extents of a file, if its filesystem's are known.
+    fn allocate_blocks(&mut self, file: MappingId, range: ByteRange, what: Fallocate) {
+        let (pos, end) = (range.pos, range.pos.saturating_add(range.len_bytes));
+        let nr = self.core.mapping(file).reservations.as_ref().map_or(0, Reservations::nr_extents);
+        self.core.work.add(nr as u64 / 16);
+        let Some(space) = &mut self.core.mapping_mut(file).reservations else { return };
+        let touched = (pos / BLOCK_BYTES, end.div_ceil(BLOCK_BYTES));
+        let inside = (pos.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+        if matches!(what, Fallocate::PunchHole | Fallocate::Zero) && inside.0 < inside.1 {
+            space.set(inside.0, inside.1, None);
+        }
+        match what {
+            Fallocate::Allocate | Fallocate::Zero => space.fill(touched.0, touched.1),
+            Fallocate::Remove => space.shift(end / BLOCK_BYTES, pos / BLOCK_BYTES),
+            Fallocate::Insert => space.shift(pos / BLOCK_BYTES, end / BLOCK_BYTES),
+            Fallocate::PunchHole => {}
         }
     }
 

@@ -6,6 +6,7 @@
 //! Cached pages in the range are written back first. A write then unmaps and drops all folios that
 //! it touches.
 
+use crate::mapping::reserve::{BLOCK_BYTES, ExtentKind};
 use crate::memory::Memory;
 use crate::units::{ByteRange, MappingId, PageRange};
 use crate::vma::OpenId;
@@ -46,7 +47,16 @@ impl Memory {
         if size_bytes < range.pos {
             self.add_hole(file, ByteRange { pos: size_bytes, len_bytes: range.pos - size_bytes });
         }
-        self.core.mapping_mut(file).size_bytes = size_bytes.max(end);
+        let mapping = self.core.mapping_mut(file);
+        mapping.size_bytes = size_bytes.max(end);
+        mapping.stored_bytes = mapping.stored_bytes.max(end);
+        if let Some(space) = &mut mapping.reservations {
+            space.set(
+                range.pos / BLOCK_BYTES,
+                end.div_ceil(BLOCK_BYTES),
+                Some(ExtentKind::Written),
+            );
+        }
         self.fill_holes(file, range);
     }
 

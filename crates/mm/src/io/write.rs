@@ -189,6 +189,19 @@ impl Memory {
         [first, last.filter(|_| first != last)]
     }
 
+    /// Counts the pages that a new folio reads for the piece of a write in it.
+    fn nr_read(&self, file: MappingId, piece: Range<u64>) -> u64 {
+        let nr_edges = self.edges(file, piece.clone()).into_iter().flatten().count() as u64;
+        let mapping = self.core.mapping(file);
+        if nr_edges == 0 || !mapping.disk.reads_around {
+            return nr_edges;
+        }
+        let page = self.rules.page;
+        let covered =
+            PageRange { first: piece.start >> page.shift(), end: page.pages_in(piece.end) };
+        mapping.nr_stored(covered, page)
+    }
+
     fn find_for_write(&mut self, file: MappingId, pos: u64, len_bytes: u64) -> Option<Entry> {
         let index = PageIndex(pos >> self.rules.page.shift());
         if let Some(entry) = self.core.find(file, index) {
@@ -211,8 +224,7 @@ impl Memory {
             let is_last = order == orders.min;
             let effort = if is_last { ChargeEffort::Full } else { ChargeEffort::Once };
             let end = (first.0 + order.nr_pages()) << self.rules.page.shift();
-            let edges = self.edges(file, pos..end.min(pos + len_bytes));
-            let nr_read = edges.into_iter().flatten().count() as u64;
+            let nr_read = self.nr_read(file, pos..end.min(pos + len_bytes));
             let new =
                 NewFolio { source: Source::Write { nr_read }, ..NewFolio::new(file, first, order) };
             if self.insert(new, effort).is_ok() {

@@ -20,7 +20,7 @@ use crate::core::groups::GroupLimits;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::folio::{FolioId, Owner};
-use crate::mapping::reserve::BLOCK_BYTES;
+use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Protection, PteFlags};
@@ -97,12 +97,6 @@ impl Memory {
             }
             self.core.folios.get_mut(entry.folio).is_under_writeback = false;
         }
-        let blocks = |pages: u64| pages.saturating_mul(self.rules.page.bytes() / BLOCK_BYTES);
-        let (first, end) = (blocks(first), blocks(end));
-        let mapping = self.core.mapping_mut(file);
-        if let Some(space) = &mut mapping.reservations {
-            space.allocate(first, end, mapping.size_bytes);
-        }
     }
 
     fn write_out(&mut self, file: MappingId, entry: Entry) {
@@ -123,7 +117,12 @@ impl Memory {
         // Writing gives a folio of several blocks a state of each block.
         let folio = self.core.folios.get_mut(entry.folio);
         (folio.is_marked, folio.is_written_whole, folio.is_stored) = (false, false, true);
+        let blocks = self.rules.page.bytes() / BLOCK_BYTES;
         let mapping = self.core.mapping_mut(file);
+        if let Some(space) = &mut mapping.reservations {
+            let (first, end) = (entry.index.0 * blocks, entry.end() * blocks);
+            space.allocate(first, end, mapping.size_bytes);
+        }
         let end = (entry.end() << self.rules.page.shift()).min(mapping.size_bytes);
         mapping.stored_bytes = mapping.stored_bytes.max(end);
         self.end_wait(entry.folio);
@@ -158,8 +157,21 @@ impl Memory {
         if let Owner::File { mapping, index } = owner {
             let range = PageRange { first: index.0, end: index.0 + nr_pages };
             self.core.mapping_mut(mapping).holes.remove(range);
+            self.reserve_pages(mapping, range);
         }
         self.core.set_dirty(id);
+    }
+
+    /// Reserves blocks for pages that a store makes dirty.
+    fn reserve_pages(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
+        let page = self.rules.page;
+        let mapping = self.core.mapping_mut(file);
+        let file_bytes = mapping.size_bytes;
+        let Some(space) = &mut mapping.reservations else { return };
+        let (mut pos, end) = (first << page.shift(), (end << page.shift()).min(file_bytes));
+        while pos < end {
+            pos = space.part_end(Write { pos, end, file_bytes }, page);
+        }
     }
 
     /// A task that dirties pages starts writeback if too many are dirty (P.6.1).

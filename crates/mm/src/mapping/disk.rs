@@ -24,6 +24,8 @@ pub struct Disk {
     pub write_unmarks: bool,
     /// Whether a write that lacks source pages tries smaller copies (A.7.5).
     pub copies_short: bool,
+    /// Whether a write that covers a block in part reads all blocks that it covers in the folio.
+    pub reads_around: bool,
     /// Whether a new length makes it write back data beyond the length in storage.
     pub writes_new_length: bool,
     /// Whether `copy_file_range` shares blocks instead of copying them (reflink).
@@ -76,6 +78,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
         copies_short: false,
+        reads_around: false,
         writes_new_length: false,
         shares_blocks: false,
         shifts_from_before: false,
@@ -89,6 +92,7 @@ impl Disk {
         zeroes_one_block: true,
         write_unmarks: false,
         copies_short: true,
+        reads_around: false,
         writes_new_length: false,
         shares_blocks: false,
         shifts_from_before: false,
@@ -102,6 +106,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: false,
         copies_short: false,
+        reads_around: true,
         writes_new_length: true,
         shares_blocks: true,
         shifts_from_before: true,
@@ -115,6 +120,7 @@ impl Disk {
         zeroes_one_block: false,
         write_unmarks: true,
         copies_short: false,
+        reads_around: false,
         writes_new_length: false,
         shares_blocks: true,
         shifts_from_before: false,

@@ -164,20 +164,74 @@ impl Reservations {
     /// a whole. Those beyond the end of the file have no data.
     pub fn allocate(&mut self, first: u64, end: u64, file_bytes: u64) {
         let file_end = file_bytes.div_ceil(BLOCK_BYTES);
-        let mut extents = Vec::with_capacity(self.extents.len());
-        for extent in self.extents.drain(..) {
-            let is_touched = extent.first < end && first < extent.end;
-            if extent.kind != ExtentKind::Reserved || !is_touched {
-                extents.push(extent);
-                continue;
+        let parts = |&extent: &Extent| {
+            if extent.kind != ExtentKind::Reserved {
+                return [extent, Extent { end: extent.first, ..extent }];
             }
             let cut = file_end.clamp(extent.first, extent.end);
             let data = Extent { end: cut, kind: ExtentKind::Written, ..extent };
             let ahead = Extent { first: cut, kind: ExtentKind::Unwritten, is_next: true, ..extent };
-            extents.extend([data, ahead].into_iter().filter(|part| part.first < part.end));
-        }
-        self.extents = extents;
+            [data, ahead]
+        };
+        self.replace(first, end, parts);
         self.is_uncertain = true;
+    }
+
+    /// Sets the state of blocks `[first, end)`; `None` makes them a hole.
+    pub(crate) fn set(&mut self, first: u64, end: u64, kind: Option<ExtentKind>) {
+        let rest = |&extent: &Extent| {
+            let before = Extent { end: first.clamp(extent.first, extent.end), ..extent };
+            let after = Extent { first: end.clamp(extent.first, extent.end), ..extent };
+            [before, Extent { is_next: false, ..after }]
+        };
+        self.replace(first, end, rest);
+        if let Some(kind) = kind.filter(|_| first < end) {
+            let at = self.extents.partition_point(|extent| extent.end <= first);
+            self.extents.insert(at, Extent { first, end, kind, is_next: false });
+        }
+        self.is_uncertain = true;
+    }
+
+    /// Allocates the blocks of `[first, end)` that have none. They read as zeroes.
+    pub(crate) fn fill(&mut self, first: u64, end: u64) {
+        let from = self.extents.partition_point(|extent| extent.end <= first);
+        let within = self.extents[from..].iter().take_while(|extent| extent.first < end);
+        let (mut at, mut gaps) = (first, Vec::new());
+        for extent in within {
+            gaps.push((at, extent.first));
+            at = extent.end;
+        }
+        gaps.push((at, end));
+        for (first, end) in gaps.into_iter().filter(|(first, end)| first < end) {
+            self.set(first, end, Some(ExtentKind::Unwritten));
+        }
+    }
+
+    /// Moves the blocks from `from` on to `to`, over those between them or away from a hole.
+    pub(crate) fn shift(&mut self, from: u64, to: u64) {
+        self.set(to.min(from), from, None);
+        // An extent across `from` is cut there.
+        let at = self.extents.partition_point(|extent| extent.end <= from);
+        if let Some(over) = self.extents.get(at).copied().filter(|over| over.first < from) {
+            self.extents[at].end = from;
+            self.extents.insert(at + 1, Extent { first: from, is_next: false, ..over });
+        }
+        let by = |block: u64| block.saturating_sub(from).saturating_add(to);
+        for extent in self.extents.iter_mut().filter(|extent| extent.first >= from) {
+            (extent.first, extent.end) = (by(extent.first), by(extent.end));
+        }
+        self.extents.retain(|extent| extent.first < extent.end);
+        self.is_uncertain = true;
+    }
+
+    /// Replaces each extent that touches blocks `[first, end)` with the non-empty ones of its parts.
+    fn replace(&mut self, first: u64, end: u64, parts: impl Fn(&Extent) -> [Extent; 2]) {
+        let from = self.extents.partition_point(|extent| extent.end <= first);
+        let within = self.extents[from..].iter().take_while(|extent| extent.first < end);
+        let nr = within.clone().count();
+        let parts = within.flat_map(parts).filter(|part| part.first < part.end);
+        let parts: Vec<Extent> = parts.collect();
+        self.extents.splice(from..from + nr, parts);
     }
 
     /// Reserves space for the start of `write`. Returns the byte at which its part ends.
