@@ -20,6 +20,8 @@ static SEEN: AtomicI32 = AtomicI32::new(0);
 
 static NR_INTERRUPTS: AtomicU32 = AtomicU32::new(0);
 
+static NR_WATCHING: AtomicU32 = AtomicU32::new(0);
+
 #[derive(Debug)]
 pub struct Signals {
     earlier: Vec<(i32, libc::sigaction)>,
@@ -44,9 +46,12 @@ extern "C" fn note(signal: i32, info: *mut libc::siginfo_t, _context: *mut libc:
 impl Signals {
     /// Installs the handlers. A signal that is ignored (nohup) stays ignored.
     pub fn watch() -> io::Result<Self> {
-        SENT.store(0, Relaxed);
-        SEEN.store(0, Relaxed);
-        NR_INTERRUPTS.store(0, Relaxed);
+        // A watcher inside another one must not forget what arrived.
+        if NR_WATCHING.fetch_add(1, Relaxed) == 0 {
+            SENT.store(0, Relaxed);
+            SEEN.store(0, Relaxed);
+            NR_INTERRUPTS.store(0, Relaxed);
+        }
         let mut signals = Self { earlier: Vec::new(), sent: &SENT, received: &SEEN };
         for signal in WATCHED {
             // SAFETY: an all-zero sigaction is valid: default disposition, empty mask.
@@ -159,6 +164,7 @@ fn set(signal: i32, action: &libc::sigaction, earlier: &mut libc::sigaction) -> 
 
 impl Drop for Signals {
     fn drop(&mut self) {
+        NR_WATCHING.fetch_sub(1, Relaxed);
         for (signal, earlier) in &self.earlier {
             // SAFETY: an all-zero sigaction is valid.
             let mut ours: libc::sigaction = unsafe { std::mem::zeroed() };

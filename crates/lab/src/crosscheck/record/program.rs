@@ -124,9 +124,7 @@ impl ProgramRecorder {
             let recording = scope.spawn(|| record_here(plan, &self.facts));
             while !recording.is_finished() {
                 thread::sleep(LOOK);
-                if let Some(signal) = self.signals.take() {
-                    tracer::pass_on(signal);
-                }
+                tracer::pass_on(&self.signals);
             }
             let result = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
             match self.signals.received() {

@@ -126,9 +126,7 @@ impl ProgramRecorder {
             let working = scope.spawn(work);
             while !working.is_finished() {
                 thread::sleep(LOOK);
-                if let Some(signal) = self.signals.take() {
-                    tracer::pass_on(signal);
-                }
+                tracer::pass_on(&self.signals);
             }
             working.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
         })
@@ -186,9 +184,9 @@ impl RunPlace<'_> {
         let request = RecordRequest { command, output: Some(output), root: None };
         let recording = Recording::new(&request)?;
         let _stdout = Redirected::to_stderr()?;
-        let outcome = recording.run(&mut |_| {})?;
+        let outcome = recording.run(&mut |_| {});
         self.check_signals()?;
-        Ok(outcome)
+        Ok(outcome?)
     }
 
     /// Runs a program plainly and observes it.

@@ -20,6 +20,7 @@ use rustix::process::getpid;
 
 use super::births::{BirthStop, Births};
 use largefolio_linux::helpers;
+use largefolio_linux::signals::Signals;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Call {
@@ -134,9 +135,12 @@ fn cpu_set(cpu: usize) -> libc::cpu_set_t {
 /// The traced program; 0 while nothing is traced.
 static TRACED: AtomicI32 = AtomicI32::new(0);
 
-pub(crate) fn pass_on(signal: i32) {
+/// Passes a signal on to the traced program. While nothing is traced, the signal stays for others.
+pub(crate) fn pass_on(signals: &Signals) {
     let pid = TRACED.load(Relaxed);
-    if pid > 0 {
+    if pid > 0
+        && let Some(signal) = signals.take()
+    {
         // SAFETY: our own child; its pid is cleared once it has been reaped.
         unsafe { libc::kill(pid, signal) };
     }
@@ -205,8 +209,11 @@ impl Tracer {
                 self.births.ended(tid);
                 watch.ends(tid);
                 if tid == self.first {
-                    TRACED.store(0, Relaxed);
                     ended = Some(ExitStatus::from_raw(status));
+                }
+                if tid == TRACED.load(Relaxed) {
+                    // Signals go to a process that is left.
+                    TRACED.store(self.living.first().copied().unwrap_or(0), Relaxed);
                 }
             }
         }
@@ -229,7 +236,15 @@ impl Tracer {
                 BirthStop::Signal => Some(signal),
             }),
             0 => Ok(Some(signal)),
-            libc::PTRACE_EVENT_EXEC => watch.executes(tid).map(|()| Some(0)),
+            libc::PTRACE_EVENT_EXEC => {
+                // The thread that executes takes over the process's number.
+                let earlier = event_message(tid)?;
+                if earlier != tid {
+                    self.living.remove(&earlier);
+                    self.calls.retain(|(other, _)| *other != earlier);
+                }
+                watch.executes(tid).map(|()| Some(0))
+            }
             libc::PTRACE_EVENT_EXIT => watch.exits(tid).map(|()| Some(0)),
             event => {
                 let how = match event {
@@ -257,7 +272,10 @@ impl Tracer {
         while !self.living.is_empty()
             && let Ok((tid, status)) = wait()
         {
-            if !libc::WIFSTOPPED(status) {
+            if libc::WIFSTOPPED(status) {
+                // A killed thread still stops at its exit.
+                let _ = go_on(tid, 0);
+            } else {
                 self.living.remove(&tid);
             }
         }
