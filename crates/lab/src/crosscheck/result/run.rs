@@ -72,7 +72,7 @@ pub struct Judged {
 }
 
 impl RunCheck<'_> {
-    fn row(&self, program: &Judged) -> RunRow {
+    pub(super) fn row(&self, program: &Judged) -> RunRow {
         RunRow {
             name: program.name.clone(),
             filesystem: self.plan.filesystem.name().to_owned(),

@@ -98,13 +98,21 @@ impl ScriptCheck<'_> {
         let trace = folder.path().join("trace.folio");
         let mut row = self.judge_into(place, program, (run, RUNS), &trace)?;
         row.known.clone_from(&run.known);
-        if let Some(keep) = self.keep.filter(|_| row.outcome != RunOutcome::Equal) {
-            let to = |ending: &str| keep.join(format!("{}.{ending}", run.name));
-            let kept = fs::copy(&trace, to("folio"))
-                .and_then(|_| fs::write(to("script"), format!("{}\n", run.script)));
-            kept.map_err(Error::system(format!("keep {} in {}", run.name, keep.display())))?;
+        if row.outcome == RunOutcome::Different {
+            self.keep(run, &row.settings, &trace)?;
         }
         Ok(row)
+    }
+
+    fn keep(&self, run: &ScriptRun, settings: &str, trace: &Path) -> Result<(), Error> {
+        let Some(keep) = self.keep else { return Ok(()) };
+        let plan = &run.plan;
+        let (filesystem, window) = (plan.filesystem.name(), plan.window_kb);
+        let name = format!("{}.{filesystem}.{window}K.{settings}", run.name);
+        let to = |ending: &str| keep.join(format!("{name}.{ending}"));
+        fs::copy(trace, to("folio"))
+            .and_then(|_| fs::write(to("script"), format!("{}\n", run.script)))
+            .map_err(Error::system(format!("keep {} in {}", run.name, keep.display())))
     }
 
     fn judge_into(
@@ -127,7 +135,12 @@ impl ScriptCheck<'_> {
             nr_huge: run.script.nr_huge,
             runs,
         };
-        check.judge(place, &judged, trace)
+        match check.judge(place, &judged, trace) {
+            Err(Error::Crosscheck(error @ CrosscheckError::Interrupted(_))) => Err(error.into()),
+            // The other scripts can still be judged.
+            Err(error) => Ok(check.row(&judged).failed(error.to_string())),
+            judged => judged,
+        }
     }
 
     fn reduced(
