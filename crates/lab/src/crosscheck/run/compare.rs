@@ -1,17 +1,18 @@
 //! Compares a prediction with plain runs, number by number.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use serde::Serialize;
 
-use super::{Measure, Numbers};
+use super::{MappedKind, Measure, Numbers};
 
 /// Why a number is not compared. The plain runs alone decide it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotComparable {
-    /// Plain runs differ from each other: the kernel chooses addresses at random.
+    /// Plain runs differ from each other, in this number or, by as much, in one of the same memory:
+    /// the kernel chooses addresses at random.
     Varies,
     /// The kernel's vDSO page, which all processes share, is in the sum.
     Vdso,
@@ -61,17 +62,33 @@ impl Verdict {
     ) -> Self {
         let sides = std::iter::once(predicted).chain(real);
         let measures: BTreeSet<&Measure> = sides.flat_map(Numbers::measures).collect();
-        let row = |measure: &Measure| {
+        let extremes = |measure: &Measure| {
             let values = real.iter().map(|numbers| numbers.get(measure));
-            let lowest = values.clone().min().unwrap_or(0);
-            let highest = values.max().unwrap_or(0);
+            [values.clone().min().unwrap_or(0), values.max().unwrap_or(0)]
+        };
+        let mut spreads: BTreeMap<MappedKind, u64> = BTreeMap::new();
+        for measure in &measures {
+            if let Measure::Mapped { kind, .. } = measure {
+                let [lowest, highest] = extremes(measure);
+                let spread = spreads.entry(*kind).or_default();
+                *spread = (*spread).max(highest - lowest);
+            }
+        }
+        let row = |measure: &Measure| {
+            let [lowest, highest] = extremes(measure);
             let predicted = predicted.get(measure);
+            let spread = match measure {
+                Measure::Mapped { kind, .. } => spreads.get(kind).copied().unwrap_or(0),
+                _ => 0,
+            };
             let state = if lowest != highest {
                 RowState::NotCompared(NotComparable::Varies)
             } else if let Some(reason) = unless(measure) {
                 RowState::NotCompared(reason)
             } else if predicted == lowest {
                 RowState::Equal
+            } else if predicted.abs_diff(lowest) <= spread {
+                RowState::NotCompared(NotComparable::Varies)
             } else {
                 RowState::Different
             };
@@ -107,6 +124,7 @@ impl Verdict {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MappedHow;
     use super::*;
 
     fn numbers(values: &[(Measure, u64)]) -> Numbers {
@@ -135,6 +153,21 @@ mod tests {
         assert!(!verdict.is_equal());
         assert_eq!(verdict.ranked()[0].measure, Measure::BytesRead);
         assert_eq!(verdict.first_difference().map(|row| row.real), Some([0, 0]));
+    }
+
+    #[test]
+    fn memory_that_lies_elsewhere_is_in_folios_of_other_sizes() {
+        let anon = |pages: u64| {
+            let (kind, how) = (MappedKind::Anon, MappedHow::Whole);
+            Measure::Mapped { kind, folio_bytes: pages * 4096, how }
+        };
+        let file =
+            Measure::Mapped { kind: MappedKind::File, folio_bytes: 65536, how: MappedHow::Whole };
+        let real = [numbers(&[(anon(1), 16384)]), numbers(&[(anon(4), 16384)])];
+        let of = |predicted| Verdict::new(&predicted, &real, |_| None).first_difference().cloned();
+        assert_eq!(of(numbers(&[(anon(16), 16384)])), None);
+        assert_eq!(of(numbers(&[(anon(16), 65536)])).unwrap().measure, anon(16), "that is more");
+        assert_eq!(of(numbers(&[(file.clone(), 16384)])).unwrap().measure, file);
     }
 
     #[test]
