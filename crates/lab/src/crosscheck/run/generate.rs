@@ -256,7 +256,6 @@ mod tests {
             "limit",
             "thp",
             "info",
-            "vmread",
             "unlink",
             "copy",
         ] {

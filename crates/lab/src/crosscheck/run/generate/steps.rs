@@ -408,8 +408,8 @@ impl Generator {
             3 => {
                 let Some((a, offset, len)) = self.buffer(true) else { return };
                 let Some((b, from, bytes)) = self.buffer(true) else { return };
-                let word = self.one_of(&["vmread", "copy"]);
-                self.push(format!("{word} {a} {offset} {len} {b} {from} {bytes}"));
+                // QEMU refuses process_vm_readv, so scripts.toml alone has it.
+                self.push(format!("copy {a} {offset} {len} {b} {from} {bytes}"));
             }
             4 => {
                 let limit = self.one_of(&["stack 4M", "data 64M", "memlock 1M"]);
