@@ -13,6 +13,12 @@ use crate::crosscheck::record::OwnFile;
 const BLOCKS: [&str; 3] = ["fork", "hold", "thread"];
 const END: &str = "end";
 
+/// The first words of the other steps. The program ignores what it does not know.
+const STEPS: &str = "advise close copy copyrange detach fadvise fallocate fdatasync fread fsync \
+    fwrite go heap info limit lock lockall map memfd msync open pread preadv protect pwrite pwritev \
+    read readahead readv remap rename seek sendfile spawn splice stack syncrange sysv thp truncate \
+    unlink unlock unlockall unmap vmread write writev";
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
     /// On the disk before the program starts.
@@ -37,7 +43,8 @@ impl FromStr for Script {
                 ["pool", nr] => {
                     script.nr_huge = nr.parse().map_err(|error| format!("{step}: {error}"))?;
                 }
-                _ => script.steps.push(words.join(" ")),
+                [word, ..] if is_step(word) => script.steps.push(words.join(" ")),
+                _ => return Err(format!("{step}: not a step (crates/lab/scripts.toml)")),
             }
         }
         if script.steps.is_empty() || !is_balanced(&script.steps) {
@@ -72,9 +79,14 @@ impl Script {
             steps.iter().any(is_named)
         });
         let files = files.cloned().collect();
-        let is_script = !steps.is_empty() && is_balanced(&steps);
+        let nr = |word: &str| steps.iter().filter(|step| *step == word).count();
+        let is_script = !steps.is_empty() && is_balanced(&steps) && nr("hold") == nr("go");
         is_script.then_some(Self { files, nr_huge: self.nr_huge, steps })
     }
+}
+
+fn is_step(word: &str) -> bool {
+    BLOCKS.contains(&word) || word == END || STEPS.split_whitespace().any(|step| step == word)
 }
 
 fn bytes_of(text: &str) -> Option<u64> {
@@ -150,9 +162,14 @@ fn candidates(script: &Script) -> Vec<Script> {
             continue;
         }
         if let Some(end) = end_of(steps, start) {
-            found.extend(script.with([&steps[..start], &steps[end + 1..]].concat()));
-            let inner = [&steps[..start], &steps[start + 1..end], &steps[end + 1..]].concat();
-            found.extend(script.with(inner));
+            let mut after = steps[end + 1..].to_vec();
+            if steps[start] == "hold"
+                && let Some(go) = after.iter().position(|step| step == "go")
+            {
+                after.remove(go);
+            }
+            found.extend(script.with([&steps[..start], &after].concat()));
+            found.extend(script.with([&steps[..start], &steps[start + 1..end], &after].concat()));
         }
     }
     found.retain(|one| one.steps.len() < steps.len());
@@ -172,24 +189,27 @@ mod tests {
         assert_eq!(script.files, [OwnFile { name: "d".to_owned(), bytes: 4 << 20 }]);
         assert_eq!(script.text(), "open 0 d r; fork; read 0 0 1M; end");
         assert_eq!(script.to_string().parse::<Script>().unwrap(), script);
-        for wrong in ["", "fork", "end", "end; fork", "file d x; read 0 0 1", "pool; pool x"] {
+        for wrong in
+            ["", "fork", "end", "end; fork", "file d x; read 0 0 1", "pool; pool x", "raed 0 0 1M"]
+        {
             assert!(wrong.parse::<Script>().is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn reduction_keeps_what_differs_and_blocks_whole() {
-        let text = "file d 1M; file e 1M; a; open 0 d r; fork; b; thread; c; x; end; end; d1; y";
+        let text = "file d 1M; file e 1M; thp 0; open 0 d r; hold; stack 1; thread; spawn; thp 1; \
+                    end; end; close 0; unlockall; go";
         let script: Script = text.parse().unwrap();
         let mut nr_trials = 0;
         let mut differs = |script: &Script| {
             nr_trials += 1;
             assert!(is_balanced(&script.steps), "{script}");
             let has = |step: &str| script.steps.iter().any(|one| one == step);
-            Ok::<_, ()>(has("x") && has("y"))
+            Ok::<_, ()>(has("thp 1") && has("unlockall"))
         };
         let least = reduce(&script, 200, &mut differs).unwrap();
-        assert_eq!(least.steps, ["x", "y"]);
+        assert_eq!(least.steps, ["thp 1", "unlockall"]);
         assert_eq!(least.files, []);
         assert!(nr_trials <= 200);
         // Without trials, nothing is shorter.
