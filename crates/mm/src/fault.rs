@@ -246,6 +246,13 @@ impl Memory {
         Ok(touched)
     }
 
+    /// Notes a store that needed no walk of the page table, because a TLB had the entry.
+    pub fn note_store(&mut self, mm: MmId, vpn: Vpn) {
+        if let Some(leaf) = self.space(mm).table.leaf(vpn) {
+            self.core.folios.note_write(leaf.pfn_of(vpn));
+        }
+    }
+
     fn loaded(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
         if leaf.flags.contains(PteFlags::YOUNG) {
             return leaf;

@@ -175,10 +175,14 @@ impl Cell {
         {
             self.measure(slot, kind, vpn, lookup);
         }
+        let is_store = kind.mm == fault::Access::Write;
         if lookup.needs_walk() {
             self.walk(slot, kind, (vpn, link), count)?;
+        } else if is_store {
+            let mm = self.program.spaces[self.hardware[slot].space].mm;
+            self.change(|memory| memory.note_store(mm, vpn));
         }
-        self.hardware.cpu_mut(slot).tlb.remember(kind.side, addr, vpn);
+        self.hardware.cpu_mut(slot).tlb.remember(kind.side, addr, vpn, is_store);
         Ok(())
     }
 

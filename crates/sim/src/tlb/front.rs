@@ -9,6 +9,8 @@
 //! - F1: a row is served only if the slot still holds the remembered entry, which by I1 is the
 //!   entry that a search would find. It counts and ages exactly as in [`Tlb::lookup_run`].
 //! - F2: a hint from another epoch is never used.
+//! - F3: a store is served only after one to the same recorded page, because the caller notes which
+//!   pages of a large folio were written.
 
 use largefolio_mm::units::Vpn;
 use largefolio_trace::Op;
@@ -56,9 +58,9 @@ impl Tlb {
             let hint = &hints[hint_of(side, page)];
             let nr_references = served.nr_references.saturating_add(len);
             let (keys, uses) = &mut levels[side];
-            let slot = hint.slot_of(page);
+            let (slot, is_written) = hint.slot_of(page);
             let (Some(&key), Some(last_use)) = (keys.get(slot), uses.get_mut(slot)) else { break };
-            let op_max = READ + u8::from(last_use.is_writable());
+            let op_max = READ + u8::from(last_use.is_writable() & is_written);
             if !((hint.key == key) & (op <= op_max) & (nr_references < limit)) {
                 break;
             }
@@ -74,12 +76,13 @@ impl Tlb {
         served
     }
 
-    /// Remembers the entry that a lookup of `vpn` (recorded at `addr`) has just used or filled.
+    /// Remembers the entry that a lookup of `vpn` (recorded at `addr`) has just used or filled, and
+    /// whether it was a store.
     #[inline]
-    pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn) {
+    pub fn remember(&mut self, side: Side, addr: u64, vpn: Vpn, is_store: bool) {
         if let Some((key, slot)) = self.last_hit(side, vpn) {
             let page = addr >> RECORDED_SHIFT;
-            self.front.hints[hint_of(side as usize, page)] = Hint::new(page, slot, key);
+            self.front.hints[hint_of(side as usize, page)] = Hint::new(page, slot, key, is_store);
         }
     }
 }

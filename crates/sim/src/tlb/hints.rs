@@ -12,11 +12,13 @@ const NR_HINTS: usize = 1 << HINT_BITS;
 const HINT_BITS: u32 = 10;
 const _: () = assert!(NR_HINTS == NR_PAGES);
 const SLOT_BITS: u32 = 20;
+/// A flag above the number of a slot.
+const WRITTEN: usize = 1 << (SLOT_BITS - 1);
 
 /// The slot that last held a recorded page's entry. Valid only if `keys[slot] == key`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hint {
-    /// `tag << SLOT_BITS | slot`. The tag is the part of the page that [`hint_of`] drops, so the
+    /// `tag << SLOT_BITS | WRITTEN or 0 | slot`. The tag is the part of the page that [`hint_of`] drops, so the
     /// bounds check on the slot also compares the page.
     tagged_slot: u64,
     pub(super) key: Key,
@@ -26,14 +28,17 @@ impl Hint {
     /// An unused hint. A tag has at most 42 bits, so no page matches.
     const NONE: Self = Self { tagged_slot: u64::MAX, key: Key::EMPTY };
 
-    pub(super) fn new(page: u64, slot: usize, key: Key) -> Self {
-        Self { tagged_slot: Self::tag_of(page) | slot as u64, key }
+    pub(super) fn new(page: u64, slot: usize, key: Key, is_written: bool) -> Self {
+        let written = if is_written { WRITTEN } else { 0 };
+        Self { tagged_slot: Self::tag_of(page) | (written | slot) as u64, key }
     }
 
-    /// Returns the slot if this is the hint of `page`, else a number that is out of bounds.
+    /// Returns the slot, and whether a store to the page was seen, if this is the hint of `page`;
+    /// else a number that is out of bounds.
     #[inline]
-    pub(super) fn slot_of(self, page: u64) -> usize {
-        usize::try_from(self.tagged_slot ^ Self::tag_of(page)).unwrap_or(usize::MAX)
+    pub(super) fn slot_of(self, page: u64) -> (usize, bool) {
+        let slot = usize::try_from(self.tagged_slot ^ Self::tag_of(page)).unwrap_or(usize::MAX);
+        (slot & !WRITTEN, slot & WRITTEN != 0)
     }
 
     #[inline]

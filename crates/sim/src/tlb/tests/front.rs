@@ -65,7 +65,12 @@ fn run(machine: &str, seed: u64) -> u64 {
             at += served.nr_rows;
             if let Some(&row) = rows.get(at) {
                 refer(&mut fronted, row, shift);
-                fronted.remember(kind(row.0).0, row.1 << 12, Vpn(row.1 + shift));
+                fronted.remember(
+                    kind(row.0).0,
+                    row.1 << 12,
+                    Vpn(row.1 + shift),
+                    row.0 == Op::Write,
+                );
                 refer(&mut plain, row, shift);
                 at += 1;
             }
@@ -92,10 +97,21 @@ fn rows_served_from_the_front_count_and_age_as_lookups() {
 }
 
 #[test]
+fn the_first_store_to_a_page_is_left_to_the_caller() {
+    let mut tlb = Tlb::new(&Machine::named("altra").unwrap().tlb, PageSize::K4);
+    refer(&mut tlb, (Op::Read, 7, 1), 0);
+    let rows = Rows { ops: &[1, 2], addrs: &[7 << 12; 2], lens: &[1; 2] };
+    for (is_store, nr_rows) in [(false, 1), (true, 2)] {
+        tlb.remember(Side::Data, 7 << 12, Vpn(7), is_store);
+        assert_eq!(tlb.serve(rows, u64::MAX, 0).nr_rows, nr_rows);
+    }
+}
+
+#[test]
 fn a_row_that_is_no_reference_is_left_to_the_caller() {
     let mut tlb = Tlb::new(&Machine::named("altra").unwrap().tlb, PageSize::K4);
     refer(&mut tlb, (Op::Read, 7, 1), 0);
-    tlb.remember(Side::Data, 7 << 12, Vpn(7));
+    tlb.remember(Side::Data, 7 << 12, Vpn(7), true);
     for (ops, nr_rows) in [([1, 2, 1], 3), ([1, Op::Mmap as u8, 1], 1), ([1, 255, 1], 1)] {
         let rows = Rows { ops: &ops, addrs: &[7 << 12; 3], lens: &[2; 3] };
         assert_eq!(tlb.serve(rows, u64::MAX, 0).nr_rows, nr_rows, "{ops:?}");
