@@ -280,6 +280,16 @@ fn identity_of(directory: RawFd, path: &CStr, flags: c_int) -> Option<Identity> 
     })
 }
 
+/// Returns the size of a file's pages if they are huge (hugetlbfs, memfd).
+pub(crate) fn huge_page_bytes(fd: RawFd) -> Option<u64> {
+    // SAFETY: an all-zero statfs is valid.
+    let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: `stat` outlives the call; fstatfs accepts any number as descriptor.
+    let result = unsafe { libc::fstatfs(fd, &raw mut stat) };
+    let is_huge = result == 0 && stat.f_type == libc::HUGETLBFS_MAGIC;
+    u64::try_from(stat.f_bsize).ok().filter(|_| is_huge)
+}
+
 /// Returns position and length of each hole of the file behind a descriptor, none if the program
 /// may not read it. The descriptor's own position stays.
 pub(crate) fn holes(fd: RawFd, size_bytes: u64) -> Vec<(u64, u64)> {

@@ -132,7 +132,9 @@ pub(crate) extern "C" fn left(_id: PluginId, vcpu: c_uint, number: i64, result: 
     process::after(&call, result);
     // -4095..=-1 are errors. QEMU's own restart codes are among them.
     if (-4095..0).contains(&result) {
-        refused::note(&call, i32::try_from(-result).unwrap_or(0));
+        let error = i32::try_from(-result).unwrap_or(0);
+        memory::failed(&call, error);
+        refused::note(&call, error);
         return;
     }
     let result = result.cast_unsigned();

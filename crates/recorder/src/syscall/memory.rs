@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use super::sysno::Sysno;
 use super::{Call, file, low, op};
 use crate::placed::{Turn, Wish};
-use crate::wire::WireEvent;
+use crate::wire::{PAGE_BITS, WireEvent};
 use crate::{grace, placed, sys};
 
 static BRK: AtomicU64 = AtomicU64::new(0);
@@ -21,8 +21,11 @@ const LOCK_ON_FAULT: u32 = 4;
 /// The argument of mlock2.
 const MLOCK_ONFAULT: u64 = 1;
 
-/// Advice that discards pages: `MADV_DONTNEED`, `_DONTNEED_LOCKED`, `_GUARD_INSTALL`.
-const TAKING_AWAY: [u64; 3] = [4, 24, 102];
+/// Advice that discards pages: `MADV_DONTNEED`, `_REMOVE`, `_DONTNEED_LOCKED`, `_GUARD_INSTALL`.
+const TAKING_AWAY: [u64; 4] = [4, 9, 24, 102];
+
+/// Advice that refuses some areas: also `MADV_FREE`, `_COLD` and `_PAGEOUT`.
+const REFUSING: [u64; 4] = [4, 8, 20, 21];
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED`.
 const EXCEPT_ADVISED: u64 = 2;
@@ -106,6 +109,19 @@ pub(super) fn after(call: &Call, result: u64) {
     }
 }
 
+/// Sends a call that failed at an area in the middle of its range. It changed the areas before, and
+/// with `ENOMEM`, for unmapped pages, all others.
+pub(super) fn failed(call: &Call, error: i32) {
+    let [addr, len, advice, ..] = call.args;
+    let is_partial = call.sysno == Sysno::Madvise
+        && REFUSING.contains(&advice)
+        && addr.is_multiple_of(1 << PAGE_BITS)
+        && matches!(error, libc::EINVAL | libc::ENOMEM);
+    if is_partial {
+        call.send(&WireEvent { aux: advice, ..event(op::MADVISE, addr, len) });
+    }
+}
+
 /// The trace's flag of an attached System V segment (`event::abi` of the trace crate).
 pub(super) const MAP_SEGMENT: u32 = 0x80_0000;
 
@@ -131,7 +147,18 @@ fn map(call: &Call, address: u64) {
     let file = if is_anonymous { 0 } else { file::announce(call, call.descriptor(4)) };
     let pos = if is_anonymous { 0 } else { pos };
     let flags = low(flags) & !MAP_SEGMENT;
+    let huge = if is_anonymous { None } else { sys::huge_page_bytes(call.descriptor(4)) };
+    let (file, pos, flags) = match huge {
+        Some(bytes) => (0, 0, flags | huge_flags(bytes)),
+        None => (file, pos, flags),
+    };
     call.send(&WireEvent { flags, aux: prot, pos, file, ..event(op::MMAP, address, len) });
+}
+
+/// A file of huge pages is mapped like anonymous memory of this page size.
+fn huge_flags(page_bytes: u64) -> u32 {
+    let size = page_bytes.checked_ilog2().unwrap_or(0) << libc::MAP_HUGE_SHIFT;
+    (libc::MAP_ANONYMOUS | libc::MAP_HUGETLB).cast_unsigned() | size
 }
 
 /// The first call reports the start of the heap, with an old end of 0.
