@@ -71,7 +71,7 @@ impl Verdict {
             if let Measure::Mapped { kind, .. } = measure {
                 let [lowest, highest] = extremes(measure);
                 let spread = spreads.entry(*kind).or_default();
-                *spread = (*spread).max(highest - lowest);
+                *spread += highest - lowest;
             }
         }
         let row = |measure: &Measure| {

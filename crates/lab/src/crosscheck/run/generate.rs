@@ -49,6 +49,7 @@ pub fn draw(seed: u64) -> Drawn {
     let settings = SETTINGS[pick(&mut rng, SETTINGS.len())];
     let is_warm = rng.below(5) == 0;
     let script = Generator::new(rng).script();
+    let is_warm = is_warm && script.keeps_files();
     Drawn { script, filesystem, window_kb, settings, is_warm }
 }
 

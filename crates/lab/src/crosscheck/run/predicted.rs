@@ -27,10 +27,13 @@ impl Numbers {
         let areas = outcome.detail.iter().flat_map(|detail| &detail.areas);
         for area in areas.filter(|area| area.kind == AreaKind::File) {
             let Some(file) = file(&area.path) else { continue };
+            let nr_file_pages = area.len_bytes.div_ceil(outcome.page_bytes);
             for run in &area.runs {
                 let folio_bytes = outcome.page_bytes << run.order.get();
                 let measure = Measure::Cached { file: file.clone(), folio_bytes };
-                numbers.add(measure, run.nr_pages * outcome.page_bytes);
+                // The kernel shows no page beyond the end of the file.
+                let end = (run.page + run.nr_pages).min(nr_file_pages);
+                numbers.add(measure, end.saturating_sub(run.page) * outcome.page_bytes);
             }
         }
         let folios = &outcome.folios;

@@ -73,6 +73,16 @@ impl Script {
         self.steps.join("; ")
     }
 
+    /// Whether the files are after a run as before it, so that another run can follow.
+    pub(super) fn keeps_files(&self) -> bool {
+        let keeps = |step: &String| match step.split(' ').collect::<Vec<_>>()[..] {
+            ["open", _, _, flags] => !flags.contains(['w', 'c', 't']),
+            ["unlink" | "rename", ..] => false,
+            _ => true,
+        };
+        self.steps.iter().all(keeps)
+    }
+
     fn with(&self, steps: Vec<String>) -> Option<Self> {
         let files = self.files.iter().filter(|file| {
             let is_named = |step: &String| step.split(' ').any(|word| word == file.name);
@@ -194,6 +204,16 @@ mod tests {
         {
             assert!(wrong.parse::<Script>().is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_script_that_only_reads_keeps_its_files() {
+        let keeps = |text: &str| text.parse::<Script>().unwrap().keeps_files();
+        assert!(keeps(
+            "file d 4M; open 0 d rd; map 0 4M r shared file 0 0; memfd 1 m; truncate 1 4K"
+        ));
+        assert!(!keeps("open 0 d rw"));
+        assert!(!keeps("open 0 d r; unlink d"));
     }
 
     #[test]
