@@ -9,7 +9,10 @@
 
 use std::ffi::{CStr, c_int, c_void};
 use std::mem::size_of;
+use std::ops::Range;
 use std::ptr;
+
+use crate::sys;
 
 /// Relocations that hold a function's address: `JUMP_SLOT` and `GLOB_DAT`.
 #[cfg(target_arch = "x86_64")]
@@ -24,11 +27,6 @@ const DT_SYMTAB: u64 = 6;
 const DT_RELA: u64 = 7;
 const DT_RELASZ: u64 = 8;
 const DT_JMPREL: u64 = 23;
-const DT_BIND_NOW: u64 = 24;
-const DT_FLAGS: u64 = 30;
-const DF_BIND_NOW: u64 = 8;
-
-const PAGE_BYTES: usize = 4096;
 
 #[repr(C)]
 struct Dynamic {
@@ -44,14 +42,14 @@ struct Relocation {
 }
 
 /// The parts of an executable's dynamic section, as addresses in memory.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Tables {
     base: u64,
     symbols: u64,
     strings: u64,
     relocations: [(u64, u64); 2],
-    /// Whether the loader fills the GOT at the start, and then makes it read-only.
-    is_read_only: bool,
+    /// What the loader makes read-only after it filled the GOT, relative to `base`.
+    read_only: Range<u64>,
 }
 
 struct Search<'a> {
@@ -84,7 +82,10 @@ unsafe extern "C" fn of_executable(
     let headers = unsafe { std::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
     let dynamic = headers.iter().find(|header| header.p_type == libc::PT_DYNAMIC);
     if let Some(dynamic) = dynamic {
-        let tables = tables(info.dlpi_addr, info.dlpi_addr.wrapping_add(dynamic.p_vaddr));
+        let mut tables = tables(info.dlpi_addr, info.dlpi_addr.wrapping_add(dynamic.p_vaddr));
+        let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
+        tables.read_only =
+            relro.map_or(0..0, |part| part.p_vaddr..part.p_vaddr.wrapping_add(part.p_memsz));
         for (start, bytes) in tables.relocations {
             search.is_replaced |= replace_among(&tables, (start, bytes), search);
         }
@@ -112,8 +113,6 @@ fn tables(base: u64, dynamic: u64) -> Tables {
             DT_PLTRELSZ => tables.relocations[0].1 = value,
             DT_RELA => tables.relocations[1].0 = address(value),
             DT_RELASZ => tables.relocations[1].1 = value,
-            DT_BIND_NOW => tables.is_read_only = true,
-            DT_FLAGS => tables.is_read_only |= value & DF_BIND_NOW != 0,
             _ => {}
         }
         // SAFETY: not the last entry, so another follows.
@@ -130,8 +129,7 @@ fn replace_among(tables: &Tables, (start, bytes): (u64, u64), search: &Search<'_
         let [kind, symbol] = [info & u64::from(u32::MAX), info >> 32];
         let is_function = OF_FUNCTIONS.iter().any(|&of| u64::from(of) == kind);
         if is_function && is_named(tables, symbol, search.name) {
-            write(tables, place, search.new);
-            is_replaced = true;
+            is_replaced |= write(tables, place, search.new);
         }
     }
     is_replaced
@@ -148,20 +146,21 @@ fn is_named(tables: &Tables, symbol: u64, name: &CStr) -> bool {
     own == name
 }
 
-/// Writes a GOT entry.
-fn write(tables: &Tables, place: u64, new: *const c_void) {
-    let place = tables.base.wrapping_add(place);
-    let page = at::<c_void>(place & !(PAGE_BYTES as u64 - 1)).cast_mut();
+/// Writes a GOT entry. Returns whether it could.
+fn write(tables: &Tables, place: u64, new: *const c_void) -> bool {
+    let is_read_only = tables.read_only.contains(&place);
+    let (place, page_bytes) = (tables.base.wrapping_add(place), sys::page_bytes());
+    let page = at::<c_void>(place & !(page_bytes as u64 - 1)).cast_mut();
     let (both, read) = (libc::PROT_READ | libc::PROT_WRITE, libc::PROT_READ);
     // SAFETY: the page holds the GOT of QEMU, which is data.
-    let is_writable = unsafe { libc::mprotect(page, PAGE_BYTES, both) } == 0;
-    if !is_writable {
-        return;
+    if unsafe { libc::mprotect(page, page_bytes, both) } != 0 {
+        return false;
     }
     // SAFETY: the entry is an aligned pointer in the page, which can be written now.
     unsafe { at::<*const c_void>(place).cast_mut().write_volatile(new) };
-    if tables.is_read_only {
+    if is_read_only {
         // SAFETY: as above; this is how the loader left the page.
-        unsafe { libc::mprotect(page, PAGE_BYTES, read) };
+        unsafe { libc::mprotect(page, page_bytes, read) };
     }
+    true
 }

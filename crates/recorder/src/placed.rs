@@ -28,7 +28,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use crate::spin::Spin;
 use crate::tail::Tail;
-use crate::{epoch, imports, sys, thread};
+use crate::{epoch, imports, sys};
 
 /// How the program asked for a mapping at any address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,15 +69,13 @@ pub(crate) struct Turn;
 impl Turn {
     /// Begins a turn, which lasts until a `Turn` is dropped.
     pub(crate) fn begin(own: &Tail) {
-        if thread::nr_threads() > 1 {
-            // The thread whose turn it is may wait for this one.
-            TURNS.lock(|| {
-                if epoch::is_behind(own) {
-                    epoch::catch_up(own);
-                }
-            });
-            HAS_TURN.set(true);
-        }
+        // The thread whose turn it is may wait for this one.
+        TURNS.lock(|| {
+            if epoch::is_behind(own) {
+                epoch::catch_up(own);
+            }
+        });
+        HAS_TURN.set(true);
     }
 
     /// Starts over in the child of a fork.

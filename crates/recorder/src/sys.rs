@@ -280,6 +280,12 @@ fn identity_of(directory: RawFd, path: &CStr, flags: c_int) -> Option<Identity> 
     })
 }
 
+/// Returns the kernel's page size.
+pub(crate) fn page_bytes() -> usize {
+    // SAFETY: takes a number.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+}
+
 /// Returns the size of a file's pages if they are huge (hugetlbfs, memfd).
 pub(crate) fn huge_page_bytes(fd: RawFd) -> Option<u64> {
     // SAFETY: an all-zero statfs is valid.
