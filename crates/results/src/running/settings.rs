@@ -76,17 +76,7 @@ impl Settings {
             match facts.settings.get(&name) {
                 Some(value) if is_usual(&name, value, page) => {}
                 Some(value) => match edit_on(&name, value, page) {
-                    Some(edit) => {
-                        self.edits.push(edit);
-                        // Only khugepaged has the rule (docs/behaviour A.7.3).
-                        if name == "thp.shmem_enabled" {
-                            self.gap(
-                                GapKind::Setting,
-                                format!("{name}={value}"),
-                                "faults use base pages",
-                            );
-                        }
-                    }
+                    Some(edit) => self.edits.push(edit),
                     None => self.no_rule(format!("{name}={value}")),
                 },
                 None => {
@@ -104,7 +94,7 @@ impl Settings {
                 self.no_rule(format!("{name}={value}"));
             }
         }
-        // khugepaged follows the setting; faults of shared memory do not (H.6.5).
+        // khugepaged follows the setting (H.6.5); faults and writes of shared memory do not (A.7.3).
         let shmem = facts.settings.get("thp.shmem_enabled");
         if let Some(value) = shmem.filter(|value| !["never", "deny"].contains(&value.as_str())) {
             let what = format!("thp.shmem_enabled={value} in faults");
