@@ -10,6 +10,9 @@ const HEAD: u64 = 256;
 /// The length of an ELF64 header; `execve` first reads only this of an interpreter.
 const ELF_HEADER: usize = 64;
 const PT_INTERP: u64 = 3;
+const PROGRAM_HEADER: u64 = 56;
+/// The kernel's limit for the program headers.
+const TABLE_BYTES_MAX: u64 = 1 << 16;
 
 /// Returns position and length of each read, in order. For a file that is not ELF: only the head.
 #[must_use]
@@ -42,10 +45,14 @@ fn headers(path: &Path) -> Option<Vec<(u64, (u64, u64))>> {
     let u64_at =
         |bytes: &[u8], at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
     let (start, size, nr) = (u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?);
+    // The kernel runs no other file.
+    if size != PROGRAM_HEADER || size * nr > TABLE_BYTES_MAX {
+        return None;
+    }
     let mut table = vec![0; usize::try_from(size * nr).ok()?];
     file.read_exact_at(&mut table, start).ok()?;
     let mut reads = vec![(0, (start, size * nr))];
-    for entry in table.chunks_exact(usize::try_from(size.max(56)).ok()?) {
+    for entry in table.chunks_exact(usize::try_from(size).ok()?) {
         let kind = u64::from(u32::from_le_bytes(entry.get(..4)?.try_into().ok()?));
         if kind == PT_INTERP {
             reads.push((kind, (u64_at(entry, 8)?, u64_at(entry, 32)?)));

@@ -179,10 +179,13 @@ pub(crate) fn generations(text: &str) -> Option<bool> {
 
 pub fn nr_free_hugetlb(system: &dyn System, kib: u64) -> u64 {
     let read = |name| number(system, &hugetlb(kib, name)).unwrap_or(0);
-    // Reservations can fall below zero; the kernel shows that as a number near 2^64.
-    let free = i128::from(read("free_hugepages"));
-    let reserved = i128::from(read("resv_hugepages").cast_signed());
-    u64::try_from(free - reserved).unwrap_or(0)
+    unreserved(read("free_hugepages"), read("resv_hugepages"))
+}
+
+/// Reservations can fall below zero; the kernel shows that as a number near 2^64.
+pub(crate) fn unreserved(nr_free: u64, nr_reserved: u64) -> u64 {
+    let nr = i128::from(nr_free) - i128::from(nr_reserved.cast_signed());
+    u64::try_from(nr).unwrap_or(0)
 }
 
 /// A core's caches beyond the first level; typical sizes if unknown.

@@ -176,7 +176,7 @@ impl Catalog {
             let kib = thp::kib_of(name.to_str()?)?;
             let read = |file| self.text(&host::hugetlb(kib, file))?.trim().parse::<u64>().ok();
             let reserved = read("resv_hugepages").unwrap_or(0);
-            Some((kib, read("free_hugepages")?.saturating_sub(reserved)))
+            Some((kib, host::unreserved(read("free_hugepages")?, reserved)))
         };
         names.filter_map(pool).collect()
     }
