@@ -74,7 +74,11 @@ impl<'a> Task<'a> {
     }
 
     /// Reads smaps; the kernel walks all its pages for this. Empty if the process has no memory.
-    pub(crate) fn smaps(&self) -> io::Result<Vec<Smap>> {
+    /// Reads its mappings.
+    ///
+    /// # Errors
+    /// If the kernel does not show them.
+    pub fn smaps(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = smaps::parse(&self.text("smaps")?);
         self.restore_names(smaps.iter_mut().map(|smap| &mut smap.vma));
         Ok(smaps)

@@ -12,7 +12,9 @@ impl Numbers {
     pub fn real(run: &PlainRun, page_bytes: u64, file: impl Fn(&str) -> Option<String>) -> Self {
         let (mut numbers, observed) = (Self::default(), &run.observed);
         numbers.add(Measure::MajorFaults, observed.faults.nr_major);
-        numbers.add(Measure::MinorFaults, observed.faults.nr_minor);
+        // Traces have no vDSO. Each of its pages took one fault.
+        let nr_vdso = observed.vdso_bytes / page_bytes;
+        numbers.add(Measure::MinorFaults, observed.faults.nr_minor.saturating_sub(nr_vdso));
         numbers.add(Measure::BytesRead, observed.read_bytes);
         for cached in &run.cached {
             let Some(file) = file(&cached.path.to_string_lossy()) else { continue };

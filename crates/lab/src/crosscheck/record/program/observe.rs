@@ -50,7 +50,7 @@ pub struct Observed {
     pub nr_unobserved: u64,
 }
 
-/// Sums over all living processes.
+/// Sums over all living processes; without the vDSO in `rss_bytes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resident {
     pub rss_bytes: u64,
@@ -146,8 +146,10 @@ impl<'a> ProgramObserver<'a> {
         let mut spaces = BTreeSet::from([own]);
         let mut add = |tid: i32| {
             // A process that was killed meanwhile has no memory.
-            let Ok(sums) = Task::of(&Live, tid).smaps_rollup() else { return };
-            snapshot.resident.rss_bytes += sums.rss_bytes;
+            let task = Task::of(&Live, tid);
+            let (Ok(sums), Ok(areas)) = (task.smaps_rollup(), task.smaps()) else { return };
+            let own = areas.iter().filter(|area| !is_of_kernel(&area.vma.path));
+            snapshot.resident.rss_bytes += own.map(|area| area.rss_bytes).sum::<u64>();
             snapshot.resident.pss_bytes += sums.pss_bytes;
         };
         add(tid);
@@ -158,8 +160,6 @@ impl<'a> ProgramObserver<'a> {
                 add(tid);
             }
         }
-        snapshot.resident.rss_bytes =
-            snapshot.resident.rss_bytes.saturating_sub(snapshot.vdso_bytes);
         Ok(snapshot)
     }
 
