@@ -25,7 +25,7 @@ pub enum Fadvice {
     Sequential,
     /// `POSIX_FADV_WILLNEED`: the range is read in base pages.
     Willneed,
-    /// `POSIX_FADV_DONTNEED`: drops clean unmapped folios entirely inside the range.
+    /// `POSIX_FADV_DONTNEED`: writes the range back, then drops unmapped folios entirely inside it.
     Dontneed,
 }
 
@@ -61,6 +61,8 @@ impl Memory {
                 self.read_chunks(file, Plan::chunks(first, nr));
             }
             Fadvice::Dontneed => {
+                let end = if len_bytes == 0 { u64::MAX } else { pos.saturating_add(len_bytes) };
+                self.write_back(file, self.pages_of(ByteRange { pos, len_bytes: end - pos }));
                 let pages = self.dropped_pages(file, ByteRange { pos, len_bytes });
                 self.drop_range(file, pages.start, pages.end);
             }
