@@ -133,18 +133,22 @@ pub(crate) struct Largest {
 }
 
 impl Largest {
-    /// Keeps this moment if more is mapped than ever before. Returns whether it did.
+    /// Keeps this moment if more is resident than ever before. Returns whether it looked.
     pub(crate) fn observe(
         &mut self,
         memory: &Memory,
         living: impl Iterator<Item = (usize, MmId)>,
     ) -> bool {
-        let nr_bytes = mapped_bytes(memory);
-        let is_larger = nr_bytes > self.nr_bytes;
-        if is_larger {
-            *self = Self { nr_bytes, statistics: Statistics::of(memory, living.collect()) };
+        // Mapped zero pages are not resident.
+        let may_be_larger = mapped_bytes(memory) > self.nr_bytes;
+        if may_be_larger {
+            let statistics = Statistics::of(memory, living.collect());
+            let nr_bytes = statistics.total.rss_bytes;
+            if nr_bytes > self.nr_bytes {
+                *self = Self { nr_bytes, statistics };
+            }
         }
-        is_larger
+        may_be_larger
     }
 
     pub(crate) fn nr_pages(&self, page: PageSize) -> usize {
