@@ -61,7 +61,7 @@ fn run_of(suite: &Suite, name: &str, settings: &str) -> ScriptRun {
         plan,
         settings: settings.parse().unwrap(),
         options: PlainOptions::default(),
-        known: suite.known(name, settings).map(str::to_owned),
+        known: suite.known(name, settings, plan.filesystem.name()).map(str::to_owned),
         is_random: false,
     }
 }

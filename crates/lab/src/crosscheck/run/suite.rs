@@ -44,11 +44,11 @@ impl Suite {
         Ok(Self { scripts, different: file.different })
     }
 
-    /// Why a script is known to differ under these settings.
+    /// Why a script is known to differ under these settings or on this filesystem.
     #[must_use]
-    pub fn known(&self, name: &str, settings: &str) -> Option<&str> {
+    pub fn known(&self, name: &str, settings: &str, filesystem: &str) -> Option<&str> {
         let of = |key: &str| self.different.get(key)?.get(name);
-        of(settings).or_else(|| of(ANY)).map(String::as_str)
+        [settings, filesystem, ANY].into_iter().find_map(of).map(String::as_str)
     }
 }
 
@@ -63,6 +63,6 @@ mod tests {
         for (name, script) in &suite.scripts {
             assert_eq!(script.to_string().parse::<Script>().as_ref(), Ok(script), "{name}");
         }
-        assert_eq!(suite.known("no-such-script", "always"), None);
+        assert_eq!(suite.known("no-such-script", "always", "ext4"), None);
     }
 }

@@ -121,13 +121,15 @@ impl RunArgs {
             let suite = Suite::built_in().map_err(anyhow::Error::msg)?;
             for (name, script) in &suite.scripts {
                 if self.only.as_ref().is_none_or(|part| name.contains(part.as_str())) {
-                    let known = |settings: &str| suite.known(name, settings).map(str::to_owned);
+                    let known = |settings: &str, filesystem: &str| {
+                        suite.known(name, settings, filesystem).map(str::to_owned)
+                    };
                     scripts.extend(self.runs_of(name, script, known));
                 }
             }
         }
         if let Some(script) = &self.script {
-            scripts.extend(self.runs_of("script", script, |_| None));
+            scripts.extend(self.runs_of("script", script, |_, _| None));
         }
         for seed in 0..self.random.unwrap_or(0) {
             scripts.push(self.random_run(self.seed.wrapping_add(seed))?);
@@ -154,12 +156,12 @@ impl RunArgs {
         &self,
         name: &str,
         script: &Script,
-        known: impl Fn(&str) -> Option<String>,
+        known: impl Fn(&str, &str) -> Option<String>,
     ) -> Vec<ScriptRun> {
         let mut runs = Vec::new();
         for plan in self.plans() {
             for settings in or(&self.settings, WantedSettings::default()) {
-                let known = known(&settings.to_string());
+                let known = known(&settings.to_string(), plan.filesystem.name());
                 let (name, script, options) = (name.to_owned(), script.clone(), self.options());
                 runs.push(ScriptRun {
                     name,
