@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use largefolio_results::cells::Cells;
 use largefolio_results::{ExportError, Forms, figures};
 
+use crate::crosscheck::run::NotComparable;
+
 use super::run_rows::{NumberRow, NumberState, RunOutcome, RunResult, RunRow};
 
 /// Numbers printed per differing program of several.
@@ -86,10 +88,13 @@ fn verdict(result: &RunResult) -> String {
     if let [row] = result.rows.as_slice() {
         let (different, equal) = (row.nr(NumberState::Different), row.nr(NumberState::Equal));
         return match row.outcome {
-            RunOutcome::Equal => format!("prediction and plain run agree in all {equal} numbers"),
+            RunOutcome::Equal => {
+                format!("prediction and plain run agree in all {equal} numbers{}", varying(row))
+            }
             RunOutcome::Different => format!(
-                "prediction and plain run differ in {different} of {} numbers",
-                different + equal
+                "prediction and plain run differ in {different} of {} numbers{}",
+                different + equal,
+                varying(row)
             ),
             RunOutcome::Failed => {
                 format!("not compared: {}", row.reason.as_deref().unwrap_or_default())
@@ -104,6 +109,19 @@ fn verdict(result: &RunResult) -> String {
         figures::counted(compared as u64, "program"),
         nr(RunOutcome::Failed)
     )
+}
+
+/// The numbers that vary, which no single prediction can equal.
+fn varying(row: &RunRow) -> String {
+    let varying = || row.numbers.iter().filter(|one| one.reason == Some(NotComparable::Varies));
+    let is_inside = |one: &&NumberRow| (one.real[0]..=one.real[1]).contains(&one.predicted);
+    match varying().count() {
+        0 => String::new(),
+        nr => {
+            let nr_inside = varying().filter(is_inside).count();
+            format!("; {nr_inside} of {nr} that vary between plain runs are within their range")
+        }
+    }
 }
 
 fn one(text: &mut String, row: &RunRow) {
