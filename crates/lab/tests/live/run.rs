@@ -1,6 +1,8 @@
 //! Judges scripts from the command to the answer. Needs root and QEMU; prints a message if it
 //! skips.
 
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
+
 use largefolio_lab::Error;
 use largefolio_lab::crosscheck::record::{
     Disk, Facts, Filesystem, PlainOptions, ProgramRecorder, RunPlan,

@@ -1,5 +1,7 @@
 //! Where QEMU differs from a kernel, a recorded program still gets the same answers as without QEMU.
 
+#![expect(clippy::unwrap_used, reason = "a test ends if it cannot continue")]
+
 use std::process::Command;
 
 use largefolio_trace::Op;
@@ -26,7 +28,7 @@ int main(int argc, char **argv) {
 
 /// Whether QEMU searches addresses in the form that the plugin knows.
 fn is_qemu_7() -> bool {
-    let version = Command::new("qemu-x86_64").arg("--version").output().expect("has it");
+    let version = Command::new("qemu-x86_64").arg("--version").output().unwrap();
     String::from_utf8_lossy(&version.stdout).contains("version 7.")
 }
 

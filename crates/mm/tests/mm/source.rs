@@ -52,7 +52,8 @@ const WHOLE: &str =
     "o0@1 o1@2 o2@4 o3@8 o4@16 o5@32 o6@64 o6@128 o5@192 o4@224 o2@240 o0@244 o0@245";
 
 fn base_pages(first: u64) -> String {
-    (first..246).map(|index| format!(" o0@{index}")).collect()
+    let pages: Vec<String> = (first..246).map(|index| format!(" o0@{index}")).collect();
+    pages.concat()
 }
 
 #[test]

@@ -129,7 +129,9 @@ mod tests {
 
     fn numbers(values: &[(Measure, u64)]) -> Numbers {
         let mut numbers = Numbers::default();
-        values.iter().for_each(|(measure, value)| numbers.add(measure.clone(), *value));
+        for (measure, value) in values {
+            numbers.add(measure.clone(), *value);
+        }
         numbers
     }
 
