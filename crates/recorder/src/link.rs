@@ -134,7 +134,8 @@ fn open(reason: Reason, parent: u32) -> io::Result<()> {
 
 pub(crate) fn header(kind: Kind, tid: u32, nr_body: usize) -> Header {
     let nr_body = u32::try_from(nr_body).unwrap_or(u32::MAX);
-    Header { kind, pid: std::process::id(), tid, nr_rows: 0, nr_body, seq: 0 }
+    let sent_ns = sys::monotonic_ns();
+    Header { kind, pid: std::process::id(), tid, nr_rows: 0, nr_body, seq: 0, sent_ns }
 }
 
 fn is_ours(fd: RawFd) -> bool {

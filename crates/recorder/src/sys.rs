@@ -280,6 +280,14 @@ fn identity_of(directory: RawFd, path: &CStr, flags: c_int) -> Option<Identity> 
     })
 }
 
+/// Returns the time on the clock that all processes share.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
+}
+
 /// Returns the kernel's page size.
 pub(crate) fn page_bytes() -> usize {
     // SAFETY: takes a number.

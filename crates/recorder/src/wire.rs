@@ -6,7 +6,7 @@
 //! A message is one packet of a `SOCK_SEQPACKET` socket:
 //!
 //! ```text
-//! | header 32 B | rows: nr_rows x 8 B | body |
+//! | header 40 B | rows: nr_rows x 8 B | body |
 //! ```
 //!
 //! A row is one word, so its count can be incremented with one addition and never tears:
@@ -25,13 +25,15 @@
 //! - W2: a message's rows happened before its body.
 //! - W3: a thread's `seq` grows by one with each of its messages that carries rows. If a tail's
 //!   `seq` is not above the last received one, its rows were already received.
+//! - W4: a message that a process sends before it lets another one go on is older, by `sent_ns`,
+//!   than what that one then sends.
 
 use super::holes::NR_HOLES_MAX;
 
 /// First word of each message. The digit is the version of this layout.
 pub(crate) const MAGIC: u32 = u32::from_le_bytes(*b"LFR5");
 
-pub(crate) const HEADER_BYTES: usize = 32;
+pub(crate) const HEADER_BYTES: usize = 40;
 
 pub(crate) const ROW_BYTES: usize = 8;
 
@@ -137,6 +139,8 @@ pub(crate) struct Header {
     pub(crate) nr_rows: u32,
     pub(crate) nr_body: u32,
     pub(crate) seq: u64,
+    /// When it was sent, on the clock that all processes share (`CLOCK_MONOTONIC`).
+    pub(crate) sent_ns: u64,
 }
 
 impl Header {
@@ -146,7 +150,8 @@ impl Header {
         for (slot, word) in bytes.chunks_exact_mut(4).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
         }
-        bytes[24..].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[24..32].copy_from_slice(&self.seq.to_le_bytes());
+        bytes[32..].copy_from_slice(&self.sent_ns.to_le_bytes());
         bytes
     }
 
@@ -161,6 +166,7 @@ impl Header {
             nr_rows: u32_at(bytes, 16)?,
             nr_body: u32_at(bytes, 20)?,
             seq: u64_at(bytes, 24)?,
+            sent_ns: u64_at(bytes, 32)?,
         })
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Owns the kernel's facts about a connected process. The session handles its messages.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -11,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType};
 
-use super::wire::Hello;
+use super::wire::{Header, Hello, Kind};
 
 /// Connections waiting in the queue; further ones wait in connect.
 pub(super) const BACKLOG: u16 = 1024;
@@ -31,6 +32,19 @@ pub(super) struct Connection {
     pub(super) waits: Option<Hello>,
     pub(super) accepted: Instant,
     pub(super) is_closed: bool,
+    /// Received, but not handled yet.
+    queue: VecDeque<Message>,
+    /// The socket may hold more than the queue.
+    has_more: bool,
+    /// When a message was sent that no other one follows.
+    ending_ns: Option<u64>,
+}
+
+/// A received message, or the end of the connection, which has no bytes.
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) sent_ns: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 impl Connection {
@@ -41,7 +55,19 @@ impl Connection {
         let is_ours = user == Some(rustix::process::geteuid().as_raw());
         let peer = peer.and_then(|peer| u32::try_from(peer.pid.as_raw_nonzero().get()).ok());
         let (pid, waits, accepted, is_closed) = (None, None, Instant::now(), false);
-        Ok(Self { fd, peer, user, is_ours, pid, waits, accepted, is_closed })
+        Ok(Self {
+            fd,
+            peer,
+            user,
+            is_ours,
+            pid,
+            waits,
+            accepted,
+            is_closed,
+            queue: VecDeque::new(),
+            has_more: true,
+            ending_ns: None,
+        })
     }
 
     pub(super) fn is_of(&self, pid: u32) -> bool {
@@ -52,9 +78,46 @@ impl Connection {
         PollFd::new(&self.fd, PollFlags::IN)
     }
 
-    /// Receives one message without waiting.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
-        rustix::net::recv(&self.fd, buffer, RecvFlags::DONTWAIT).map(|(nr_bytes, _)| nr_bytes)
+    /// Receives messages without waiting, until `nr_max` are queued. Returns whether any came.
+    pub(super) fn fill(&mut self, nr_max: usize, buffer: &mut [u8]) -> bool {
+        let nr_before = self.queue.len();
+        let has_ended = |last: &Message| last.bytes.is_empty();
+        self.has_more = !self.queue.back().is_some_and(has_ended);
+        while self.has_more && self.queue.len() < nr_max {
+            let received = rustix::net::recv(&self.fd, &mut *buffer, RecvFlags::DONTWAIT);
+            let nr_bytes = match received {
+                Ok((nr_bytes, _)) => nr_bytes,
+                Err(Errno::INTR) => continue,
+                Err(Errno::AGAIN) => {
+                    self.has_more = false;
+                    break;
+                }
+                Err(_) => 0,
+            };
+            self.has_more = nr_bytes > 0;
+            let bytes = buffer.get(..nr_bytes).unwrap_or_default().to_vec();
+            // A program could claim a later time.
+            let latest = now_ns();
+            let header = Header::decode(&bytes);
+            let sent_ns = match header {
+                Some(header) => header.sent_ns.min(latest),
+                None => self.ending_ns.unwrap_or(latest),
+            };
+            self.ending_ns = header.filter(|header| is_last(header.kind)).map(|_| sent_ns);
+            self.queue.push_back(Message { sent_ns, bytes });
+        }
+        self.queue.len() > nr_before
+    }
+
+    /// When the first message in the queue was sent.
+    pub(super) fn first_ns(&self) -> Option<u64> {
+        self.queue.front().map(|message| message.sent_ns)
+    }
+
+    /// Takes the first message out of the queue. Also returns whether the socket may hold the next.
+    pub(super) fn take(&mut self) -> Option<(Message, bool)> {
+        let message = self.queue.pop_front()?;
+        Some((message, self.has_more && self.queue.is_empty()))
     }
 
     /// Whether the other side has closed. Earlier messages may still be unread.
@@ -63,8 +126,18 @@ impl Connection {
     }
 
     pub(super) fn has_input(&self) -> bool {
-        is_now(self.fd.as_fd(), PollFlags::IN, PollFlags::IN)
+        !self.queue.is_empty() || is_now(self.fd.as_fd(), PollFlags::IN, PollFlags::IN)
     }
+}
+
+const fn is_last(kind: Kind) -> bool {
+    matches!(kind, Kind::Ending | Kind::Leaving | Kind::Execve | Kind::ExecveUnrecorded)
+}
+
+/// The clock of [`Header::sent_ns`].
+pub(super) fn now_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
 }
 
 /// Polls `fd` for `asked` without waiting; returns whether `wanted` is set.

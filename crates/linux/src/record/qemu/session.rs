@@ -1,9 +1,9 @@
 //! The main loop of a recording: sockets, the program's end, signals and progress.
 //!
 //! Owns which connections are read, and when. Invariants:
-//! - S1: connections are read in the order they were accepted. A process's later connection is read
-//!   only after its earlier ones were read to their end. Its first message is read immediately, but
-//!   takes effect only then.
+//! - S1: messages take effect in the order in which they were sent, by W4 of [`super::wire`]. A
+//!   process's later connection is read only after its earlier ones were read to their end. Its
+//!   first message is read immediately, but takes effect only then.
 //! - S2: a connection is not read until a fork event announces its process; the sender waits. The
 //!   same applies to a process that lends its memory (vfork).
 //! - S3: after the program ended, the loop ends when all connections are closed. Messages sent
@@ -28,7 +28,7 @@ use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::process::Pid;
 
-use super::connection::{BACKLOG, Connection};
+use super::connection::{BACKLOG, Connection, now_ns};
 use super::ledger::{Ledger, SILENCE_MAX};
 use super::packet::Packet;
 use super::process::Reachability;
@@ -50,7 +50,8 @@ const LINGER_MAX: Duration = Duration::from_secs(2);
 /// A waiting connection is reported after this time without messages.
 const STANDSTILL: Duration = Duration::from_secs(10);
 
-/// Messages read from one connection per turn.
+/// Messages that wait in memory, and how many of them may be of one connection.
+const NR_QUEUED_MAX: usize = 1024;
 const TURN_MAX: usize = 64;
 
 /// Connections accepted per turn: all that wait, however fast others arrive.
@@ -121,12 +122,14 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         let mut status = None;
         loop {
             self.wait(pidfd.as_ref().filter(|_| status.is_none()), status.is_some())?;
+            // A process that connects later sends later messages.
+            let until_ns = now_ns();
             // The last time, for processes that connected before the program's end.
             let is_last = self.is_overdue();
             if !std::mem::replace(&mut self.has_accepted_last, is_last) {
                 self.accept()?;
             }
-            self.read_all()?;
+            self.read_all(until_ns)?;
             // After it was reaped, its pid may belong to another process.
             if status.is_none() {
                 pass_on(child, signals);
@@ -215,7 +218,13 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         fds.extend(pidfd.map(|fd| PollFd::new(fd, PollFlags::IN)));
         let readable = (0..self.connections.len()).filter(|index| self.may_read(*index));
         fds.extend(readable.map(|index| self.connections[index].poll_fd()));
-        let tick = if is_ending { TICK / 10 } else { TICK };
+        let has_waiting =
+            |index: usize| self.connections[index].first_ns().is_some() && self.may_read(index);
+        let tick = match is_ending {
+            _ if (0..self.connections.len()).any(has_waiting) => Duration::ZERO,
+            true => TICK / 10,
+            false => TICK,
+        };
         let timeout = Timespec { tv_sec: 0, tv_nsec: tick.subsec_nanos().into() };
         match rustix::event::poll(&mut fds, Some(&timeout)) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
@@ -288,21 +297,39 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         });
     }
 
-    fn read_all(&mut self) -> Result<(), TraceError> {
-        let mut busy: Vec<u32> = Vec::new();
-        for index in 0..self.connections.len() {
-            let pid = self.connections[index].pid;
-            let is_behind = pid.is_some_and(|pid| busy.contains(&pid));
-            if is_behind || !self.may_read(index) {
-                continue;
+    /// Handles the messages that were sent until a time, in order.
+    fn read_all(&mut self, until_ns: u64) -> Result<(), TraceError> {
+        let nr_max = (NR_QUEUED_MAX / self.connections.len().max(1)).clamp(2, TURN_MAX);
+        for connection in &mut self.connections {
+            if connection.fill(nr_max, &mut self.buffer) {
+                self.last_message = Instant::now();
             }
+        }
+        while let Some(index) = self.next(until_ns) {
             self.settle(index)?;
-            if !self.read_turn(index)? {
-                busy.extend(self.connections[index].pid);
+            let Some((message, has_more)) = self.connections[index].take() else { break };
+            self.handle(index, &message.bytes)?;
+            if has_more {
+                break;
             }
         }
         self.connections.retain(|connection| !connection.is_closed);
         Ok(())
+    }
+
+    /// Returns the connection with the oldest message that was sent until a time and may be read.
+    fn next(&self, until_ns: u64) -> Option<usize> {
+        let mut next: Option<(u64, usize)> = None;
+        for (index, connection) in self.connections.iter().enumerate() {
+            let Some(sent_ns) = connection.first_ns().filter(|_| !connection.is_closed) else {
+                continue;
+            };
+            let is_older = sent_ns <= until_ns && next.is_none_or(|(oldest, _)| sent_ns < oldest);
+            if is_older && self.may_read(index) {
+                next = Some((sent_ns, index));
+            }
+        }
+        next.map(|(_, index)| index)
     }
 
     fn settle(&mut self, index: usize) -> Result<(), TraceError> {
@@ -337,61 +364,33 @@ impl<'ledger, 'book, 'sink> Session<'ledger, 'book, 'sink> {
         Ok(())
     }
 
-    /// Reads a connection until it is empty (true) or its turn is over (false).
-    fn read_turn(&mut self, index: usize) -> Result<bool, TraceError> {
-        for _ in 0..TURN_MAX {
-            if self.connections[index].is_closed {
-                return Ok(true);
-            }
-            match self.connections[index].receive(&mut self.buffer) {
-                Ok(0) => {
-                    self.connections[index].is_closed = true;
-                    if let Some(pid) = self.connections[index].pid {
-                        self.ledger.closed(pid)?;
-                    }
-                    return Ok(true);
-                }
-                Ok(nr_bytes) => {
-                    self.nr_packets += 1;
-                    let may_go_on = self.take(index, nr_bytes)?;
-                    self.last_message = Instant::now();
-                    if !may_go_on {
-                        return Ok(true);
-                    }
-                }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Ok(true),
-                Err(_) => self.connections[index].is_closed = true,
-            }
+    /// Handles a message. Without bytes, the connection has ended.
+    fn handle(&mut self, index: usize, bytes: &[u8]) -> Result<(), TraceError> {
+        let connection = &mut self.connections[index];
+        if connection.is_closed {
+            return Ok(());
         }
-        Ok(false)
-    }
-
-    /// Handles the message in the buffer; returns false if its connection must wait.
-    fn take(&mut self, index: usize, nr_bytes: usize) -> Result<bool, TraceError> {
-        let bytes = self.buffer.get(..nr_bytes).unwrap_or_default();
-        if let Some(pid) = self.connections[index].pid {
-            self.ledger.receive(pid, bytes)?;
-            return Ok(!self.ledger.is_lending(pid));
+        if bytes.is_empty() {
+            connection.is_closed = true;
+            return connection.pid.map_or(Ok(()), |pid| self.ledger.closed(pid));
+        }
+        self.nr_packets += 1;
+        if let Some(pid) = connection.pid {
+            return self.ledger.receive(pid, bytes);
         }
         let Some(packet) = Packet::decode(bytes).filter(|packet| packet.header.kind == Kind::Hello)
         else {
-            self.connections[index].is_closed = true;
-            return Ok(false);
+            connection.is_closed = true;
+            return Ok(());
         };
         let pid = packet.header.pid;
-        let hello = Hello::decode(packet.body).filter(|_| self.connections[index].is_of(pid));
-        let Some(hello) = hello else {
-            self.connections[index].is_closed = true;
-            return Ok(false);
+        let Some(hello) = Hello::decode(packet.body).filter(|_| connection.is_of(pid)) else {
+            connection.is_closed = true;
+            return Ok(());
         };
         self.has_hello = true;
-        (self.connections[index].pid, self.connections[index].waits) = (Some(pid), Some(hello));
-        let may_read = self.may_read(index);
-        if may_read {
-            self.settle(index)?;
-        }
-        Ok(may_read)
+        (connection.pid, connection.waits) = (Some(pid), Some(hello));
+        if self.may_read(index) { self.settle(index) } else { Ok(()) }
     }
 }
 

@@ -101,7 +101,8 @@ impl Bytes<'_> {
         // A few rows, and texts with a one-byte length.
         let [nr_rows, nr_body] =
             [rows.len(), body.len()].map(|nr| u32::try_from(nr).unwrap_or(u32::MAX));
-        let header = Header { kind, pid, tid, nr_rows, nr_body, seq: self.byte().into() };
+        let (seq, sent_ns) = (self.byte().into(), 0);
+        let header = Header { kind, pid, tid, nr_rows, nr_body, seq, sent_ns };
         let mut message = Vec::with_capacity(HEADER_BYTES + body.len());
         message.extend(header.encode());
         message.extend(rows.iter().flat_map(|row| row.to_le_bytes()));

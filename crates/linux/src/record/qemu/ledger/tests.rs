@@ -13,7 +13,8 @@ pub(in crate::record::qemu) fn message(
 ) -> Vec<u8> {
     let nr_rows = u32::try_from(rows.len()).expect("few");
     let nr_body = u32::try_from(body.len()).expect("few");
-    let mut bytes = Header { kind, pid, tid, nr_rows, nr_body, seq: 0 }.encode().to_vec();
+    let mut bytes =
+        Header { kind, pid, tid, nr_rows, nr_body, seq: 0, sent_ns: 0 }.encode().to_vec();
     bytes.extend(rows.iter().flat_map(|row| row.to_le_bytes()));
     bytes.extend_from_slice(body);
     bytes
