@@ -1,7 +1,7 @@
 //! Writes through the page cache (docs/behaviour A.7), and a file's last page.
 //!
 //! Corresponds to: `generic_perform_write`, `iomap_write_iter`, `__filemap_get_folio`,
-//! `fgf_set_order`.
+//! `fgf_set_order`, `__iomap_write_begin`, `ext4_block_write_begin`.
 
 use std::ops::Range;
 

@@ -24,7 +24,8 @@ pub struct Disk {
     pub write_unmarks: bool,
     /// Whether a write that lacks source pages tries smaller copies (A.7.5).
     pub copies_short: bool,
-    /// Whether a write that covers a block in part reads all blocks that it covers in the folio.
+    /// Whether a write that covers a block in part reads all blocks that it covers in the folio
+    /// (A.7.6).
     pub reads_around: bool,
     /// Whether a new length makes it write back data beyond the length in storage.
     pub writes_new_length: bool,
