@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use crate::figures;
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::kernel_facts::KernelFacts;
-use largefolio_linux::proc::Processor;
+use largefolio_linux::proc::{Processor, block};
 use largefolio_linux::shell::as_root;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
@@ -90,13 +90,29 @@ pub fn named(name: &str) -> Result<Kernel, Error> {
     This::new().named(name)
 }
 
+/// More devices than a program's files are on.
+const NR_DISKS_MAX: usize = 256;
+
 /// The running kernel. Its settings are read once, so all columns of a comparison have the same
 /// ones.
 #[derive(Debug)]
 pub struct This {
     catalog: Catalog,
-    disks: BTreeSet<String>,
+    /// They name the devices whose settings apply.
+    traces: Vec<PathBuf>,
     settings: OnceCell<Settings>,
+}
+
+/// Returns the devices that traces name. A name comes from outside: it becomes a path, and an edit
+/// of a kernel.
+fn disks_of(traces: &[PathBuf]) -> BTreeSet<String> {
+    let is_file = |path: &&PathBuf| path.metadata().is_ok_and(|metadata| metadata.is_file());
+    let footers = traces.iter().filter(is_file).filter_map(|path| OpenTrace::open(path).ok());
+    let names = footers.flat_map(|trace| {
+        let names = trace.meta().files.iter().map(|file| &file.disk);
+        names.filter(|name| block::is_name(name)).cloned().collect::<BTreeSet<_>>()
+    });
+    names.take(NR_DISKS_MAX).collect()
 }
 
 impl Default for This {
@@ -116,23 +132,18 @@ impl This {
     /// cannot be read names none; the replay says why.
     #[must_use]
     pub fn of_traces(traces: &[PathBuf]) -> Self {
-        let is_file = |path: &&PathBuf| path.metadata().is_ok_and(|metadata| metadata.is_file());
-        let footers = traces.iter().filter(is_file).filter_map(|path| OpenTrace::open(path).ok());
-        let disks = footers.flat_map(|trace| {
-            let files = trace.meta().files.iter();
-            files.map(|file| file.disk.clone()).collect::<BTreeSet<_>>()
-        });
-        let disks = disks.filter(|disk| !disk.is_empty()).collect();
-        Self { disks, ..Self::new() }
+        Self { traces: traces.to_vec(), ..Self::new() }
     }
 
     fn below(root: &Path) -> Self {
         let catalog = Catalog::below(root);
-        Self { catalog, disks: BTreeSet::new(), settings: OnceCell::new() }
+        Self { catalog, traces: Vec::new(), settings: OnceCell::new() }
     }
 
     fn settings(&self) -> &Settings {
-        self.settings.get_or_init(|| Settings::of(&KernelFacts::read(&self.catalog, &self.disks)))
+        self.settings.get_or_init(|| {
+            Settings::of(&KernelFacts::read(&self.catalog, &disks_of(&self.traces)))
+        })
     }
 
     /// Returns the kernel called `name`: [`THIS`], with or without edits, or one that the model

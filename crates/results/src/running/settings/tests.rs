@@ -1,6 +1,7 @@
 use std::fs;
 use std::path::Path;
 
+use largefolio_trace::{FileInfo, Meta, Writer};
 use tempfile::TempDir;
 
 use super::*;
@@ -143,7 +144,13 @@ fn each_device_has_its_own_limits_and_an_edit_of_all_replaces_them() {
         ("sys/fs/btrfs/1/bdi/read_ahead_kb", "4096\n"),
     ]);
     let mut this = This::below(dir.path());
-    this.disks = ["loop0", "btrfs-vdb", "vdz"].map(str::to_owned).into();
+    // Other names in a trace are no devices, and become neither paths nor edits.
+    let names = ["loop0", "btrfs-vdb", "vdz", "", "../../../etc", "vda+readahead=1M"];
+    let files = names.map(|disk| FileInfo { disk: disk.to_owned(), ..FileInfo::default() });
+    let path = dir.path().join("t.folio");
+    let meta = Meta { page_bytes: 4096, files: files.into(), ..Meta::default() };
+    Writer::create(&path, meta).unwrap().finish().unwrap();
+    this.traces = vec![path];
     let named = this.named("this").unwrap();
     let pages = |kernel: &Kernel, disk| {
         let device = kernel.rules.device(disk);
