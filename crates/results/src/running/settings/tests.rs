@@ -104,7 +104,6 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     assert_eq!(
         gaps(&named, GapKind::Setting),
         [
-            "thp.shmem_enabled=always -> faults use base pages",
             "thp.64K.shmem=always -> ignored",
             "thp.shmem_enabled=always in faults -> as if never",
             "vm.swappiness=10 -> as if 60",
