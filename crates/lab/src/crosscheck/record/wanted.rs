@@ -7,6 +7,7 @@ use std::str::FromStr;
 use super::error::CrosscheckError;
 use largefolio_linux::proc::thp;
 use largefolio_linux::setting::Setting;
+use largefolio_mm::units::parse_bytes;
 
 /// `always`, `64K=madvise`, `shmem=advise`, or several with commas.
 ///
@@ -14,7 +15,9 @@ use largefolio_linux::setting::Setting;
 /// use largefolio_lab::crosscheck::record::WantedSettings;
 /// let settings: WantedSettings = "always,64K=inherit,shmem=never".parse()?;
 /// assert_eq!(settings.to_string(), "always,64K=inherit,shmem=never");
-/// assert!("sometimes".parse::<WantedSettings>().is_err());
+/// for wrong in ["sometimes", "always,never", "é=always", "=always"] {
+///     assert!(wrong.parse::<WantedSettings>().is_err());
+/// }
 /// # Ok::<(), String>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -40,7 +43,14 @@ impl FromStr for WantedSettings {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let settings = text.split(',').map(one).collect::<Result<_, _>>()?;
+        let mut settings: Vec<(PathBuf, String)> = Vec::new();
+        for part in text.split(',') {
+            let (path, value) = one(part)?;
+            if settings.iter().any(|(other, _)| *other == path) {
+                return Err(format!("{text:?}: {part} sets a setting for the second time"));
+            }
+            settings.push((path, value));
+        }
         Ok(Self { text: text.to_owned(), settings })
     }
 }
@@ -70,21 +80,11 @@ fn one(text: &str) -> Result<(PathBuf, String), String> {
                 Some(size) => (size, "shmem_enabled"),
                 None => (name, "enabled"),
             };
-            let kib = kib(size).ok_or_else(wrong)?;
-            thp::control(kib).with_file_name(file)
+            let bytes = parse_bytes(size).filter(|bytes| bytes.is_multiple_of(1 << 10));
+            thp::control(bytes.ok_or_else(wrong)? >> 10).with_file_name(file)
         }
     };
     Ok((path, value.to_owned()))
-}
-
-fn kib(size: &str) -> Option<u64> {
-    let (digits, unit) = size.split_at(size.len().checked_sub(1)?);
-    let nr: u64 = digits.parse().ok()?;
-    match unit {
-        "K" => Some(nr),
-        "M" => nr.checked_mul(1 << 10),
-        _ => None,
-    }
 }
 
 impl WantedSettings {

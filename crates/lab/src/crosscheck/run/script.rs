@@ -8,6 +8,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use largefolio_mm::units::parse_bytes;
+
 use crate::crosscheck::record::OwnFile;
 
 const BLOCKS: [&str; 3] = ["fork", "hold", "thread"];
@@ -37,7 +39,7 @@ impl FromStr for Script {
             let words: Vec<&str> = step.split_whitespace().collect();
             match words[..] {
                 ["file", name, bytes] => {
-                    let bytes = bytes_of(bytes).ok_or_else(|| format!("{step}: not a size"))?;
+                    let bytes = parse_bytes(bytes).ok_or_else(|| format!("{step}: not a size"))?;
                     script.files.push(OwnFile { name: name.to_owned(), bytes });
                 }
                 ["pool", nr] => {
@@ -97,15 +99,6 @@ impl Script {
 
 fn is_step(word: &str) -> bool {
     BLOCKS.contains(&word) || word == END || STEPS.split_whitespace().any(|step| step == word)
-}
-
-fn bytes_of(text: &str) -> Option<u64> {
-    let (digits, shift) = match text.as_bytes().last()? {
-        b'K' => (&text[..text.len() - 1], 10),
-        b'M' => (&text[..text.len() - 1], 20),
-        _ => (text, 0),
-    };
-    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
 fn is_balanced(steps: &[String]) -> bool {
