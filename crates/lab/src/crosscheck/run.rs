@@ -10,8 +10,8 @@
 //! generated ([`generate`]), and shortened if they differ. [`super::record`] runs the
 //! programs.
 //!
-//! Invariant R1: a number is equal, different, or not compared for one of the reasons in
-//! [`NotComparable`], which depend only on the plain runs.
+//! Invariant R1: a number is equal, different, or not compared for a reason in [`NotComparable`]. The
+//! plain runs alone decide which numbers are compared, and within which range.
 
 mod compare;
 pub mod generate;
@@ -42,7 +42,7 @@ pub enum MappedHow {
     Partial,
 }
 
-/// A number of a program; the order is the order of the table.
+/// What a number counts; in the order of the table.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     MajorFaults,

@@ -1,8 +1,8 @@
 //! Whether the machine lacked memory for large folios while a workload ran: the kernel then reads
 //! smaller ones, by no rule of its own.
 //!
-//! Owns the evidence, read before and after a run. A shortage that begins and ends in between, and
-//! that no counter shows, is missed; therefore, a workload whose result differs runs again.
+//! Owns the evidence, read before and after a run. It misses a shortage in between that no counter
+//! shows; therefore, a workload runs again if its result differs.
 
 use std::fs;
 

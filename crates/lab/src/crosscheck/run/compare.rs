@@ -11,8 +11,8 @@ use super::{MappedKind, Measure, Numbers};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NotComparable {
-    /// Plain runs differ from each other, in this number or, by as much, in one of the same memory:
-    /// the kernel chooses addresses at random.
+    /// Plain runs differ from each other: the kernel chooses addresses at random. Either this
+    /// number varies, or other numbers about the same memory vary by as much.
     Varies,
     /// The kernel's vDSO page, which all processes share, is in the sum.
     Vdso,

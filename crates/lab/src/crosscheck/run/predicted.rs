@@ -1,4 +1,4 @@
-//! The numbers of a prediction.
+//! A prediction's numbers.
 
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::detail::AreaKind;

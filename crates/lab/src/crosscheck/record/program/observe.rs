@@ -268,8 +268,8 @@ impl Observer for ProgramObserver<'_> {
         self.observed.faults.nr_minor += faults.nr_minor;
         self.observed.faults.nr_major += faults.nr_major;
         let read_bytes = task.read_bytes().unwrap_or(0);
-        // A parent's count includes the children that it waited for, so only a process whose parent
-        // has ended adds its own.
+        // A parent's count includes the children that it waited for. So a process adds its own only
+        // if its parent has ended.
         let lives = |pid: i32| self.processes.get(&pid).is_some_and(|one| one.read_bytes.is_none());
         let is_orphan = !process.parent.is_some_and(lives);
         if is_orphan {

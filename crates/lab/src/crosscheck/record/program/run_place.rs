@@ -117,7 +117,7 @@ impl ProgramRecorder {
         Ok(files)
     }
 
-    /// Calls `work` on another thread, whose mounts and tracees are its own, and passes signals on.
+    /// Calls `work` on another thread, which has its own mounts and tracees, and passes signals on.
     fn beside<T: Send, E: From<CrosscheckError> + Send>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send,
