@@ -278,7 +278,7 @@ fn make(path: &Path, bytes: u64) -> Result<(), CrosscheckError> {
     made().map_err(CrosscheckError::file(path))
 }
 
-/// Reads inodes, extents, and the filesystem's tables of free blocks.
+/// Reads inodes, extents, and the filesystem's tables of free and of shared blocks.
 fn read_metadata(folder: &Path) -> Result<(), CrosscheckError> {
     let failed = || CrosscheckError::file(folder);
     let probe = folder.join(".new");
@@ -286,6 +286,10 @@ fn read_metadata(folder: &Path) -> Result<(), CrosscheckError> {
         let mut file = File::create_new(&probe)?;
         io::copy(&mut io::Read::take(io::repeat(1), 1 << 16), &mut file)?;
         file.sync_all()?;
+        let sharing = folder.join(".shared");
+        // Fails on a filesystem that shares no blocks.
+        let _ = rustix::fs::ioctl_ficlone(File::create_new(&sharing)?, &file);
+        fs::remove_file(&sharing)?;
         file.set_len(1)?;
         fs::remove_file(&probe)
     };
