@@ -17,6 +17,7 @@ use crate::memory::Memory;
 use crate::placement::{self, Want};
 use crate::rules::Placement;
 use crate::rules::anon::MapStack;
+use crate::rules::collapse::ShmemEnabled;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Advice, Backing, HugeAdvice, OpenId, Prot, Purpose, Sharing, Vma};
@@ -167,7 +168,7 @@ impl Memory {
             self.checked_range(addr, map.len_bytes)?.start
         } else {
             self.count_areas(self.space(mm).vmas.len(), 0);
-            self.place(mm, map.backing, nr_pages)?
+            self.place(mm, (map.backing, map.sharing), nr_pages)?
         };
         self.check_area_count(mm)?;
         let end = start.plus(nr_pages);
@@ -272,9 +273,28 @@ impl Memory {
         if is_inside { Ok(()) } else { Err(MapError::BadOffset { pgoff, nr_pages }) }
     }
 
-    fn place(&self, mm: MmId, backing: Backing, nr_pages: u64) -> Result<Vpn, MapError> {
+    /// Returns where the kernel would put a mapping without an address (B.6.3).
+    ///
+    /// # Errors
+    /// Fails if there is no room.
+    pub fn address_for(&self, mm: MmId, map: &Map) -> Result<Vaddr, MapError> {
+        let nr_pages = self.rules.page.pages_in(map.len_bytes);
+        let place = self.place(mm, (map.backing, map.sharing), nr_pages)?;
+        Ok(place.vaddr(self.rules.page))
+    }
+
+    fn place(
+        &self,
+        mm: MmId,
+        (backing, sharing): (Backing, Sharing),
+        nr_pages: u64,
+    ) -> Result<Vpn, MapError> {
         let pmd = self.rules.page.pmd_order();
         let congruent_to = match backing {
+            Backing::Anon if sharing == Sharing::Shared => {
+                let may_be_huge = self.rules.collapse.shmem != ShmemEnabled::Never;
+                (may_be_huge && nr_pages >= pmd.nr_pages()).then_some(0)
+            }
             Backing::File { open, pgoff } => {
                 let mapping = self.core.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);

@@ -2,7 +2,7 @@
 
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::{MMAP_BASE, spans_pmd};
-use largefolio_mm::units::{AddrRange, MmId, Vaddr};
+use largefolio_mm::units::{AddrRange, ByteRange, MmId, Vaddr};
 use largefolio_mm::vma::{Backing, OpenId, Prot, Purpose, Sharing};
 use largefolio_trace::event::abi::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::{FileId, LayoutEntry, LayoutKind};
@@ -210,6 +210,16 @@ impl Cell {
         pos: u64,
         len: u64,
     ) -> Result<u64, CellError> {
+        self.free_place_for(process, file, ByteRange { pos, len_bytes: len }, Sharing::Private)
+    }
+
+    pub(crate) fn free_place_for(
+        &mut self,
+        process: ProcessNr,
+        file: Option<FileId>,
+        ByteRange { pos, len_bytes: len }: ByteRange,
+        sharing: Sharing,
+    ) -> Result<u64, CellError> {
         let backing = match file {
             Some(file) => {
                 let pgoff = pos >> self.page().shift();
@@ -223,13 +233,15 @@ impl Cell {
             addr: None,
             len_bytes,
             prot: Prot::default(),
-            sharing: Sharing::Private,
+            sharing,
             backing,
             preferred: None,
             purpose: Purpose::Memory,
         };
         let mm = self.program.space(process).mm;
-        let addr = self.change(|memory| memory.mmap(mm, map))?;
+        let addr = Some(self.memory.address_for(mm, &map)?);
+        let reservation = Map { addr, sharing: Sharing::Private, ..map };
+        let addr = self.change(|memory| memory.mmap(mm, reservation))?;
         debug_assert!(addr.0 < MMAP_BASE, "placed below the mmap base");
         Ok(addr.0)
     }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use largefolio_mm::hugetlb::{HugeMap, HugeMapError};
 use largefolio_mm::map::{Madvice, Map, MapError};
 use largefolio_mm::placement::MMAP_BASE;
-use largefolio_mm::units::{PageSize, Vaddr};
+use largefolio_mm::units::{ByteRange, PageSize, Vaddr};
 use largefolio_mm::vma::{Prot, Purpose, Sharing};
 use largefolio_trace::event::abi::{
     MAP_FIXED, MAP_FIXED_NOREPLACE, MAP_NORESERVE, MAP_POPULATE, MAP_SEGMENT, MAP_SHARED,
@@ -133,7 +133,10 @@ impl Cell {
             (None, None) if prot == 0 => self.free_reservation(process, event.addr, len)?,
             (None, _) => {
                 let (id, pos) = (file.map(|(id, _)| id), pos.unwrap_or(0));
-                self.free_place(process, id, pos, len)? + (pos & self.mask())
+                let range = ByteRange { pos, len_bytes: len };
+                // A shared mapping of a file is a writer, which must not begin before its place.
+                let sharing = if id.is_some() { Sharing::Private } else { sharing };
+                self.free_place_for(process, id, range, sharing)? + (pos & self.mask())
             }
         };
         if fixed.is_some() {
