@@ -247,8 +247,6 @@ impl Cell {
         let end = event.pos.saturating_add(event.len);
         let is_whole = event.len.is_multiple_of(BLOCK_BYTES) || end >= mapping.size_bytes;
         match event.flags {
-            // Memory ignores O_DIRECT.
-            flags if flags & io::DIRECT != 0 && !mapping.is_shmem => Means::Direct,
             flags
                 if flags & io::COPY != 0
                     && mapping.disk.shares_blocks
@@ -257,6 +255,8 @@ impl Cell {
             {
                 Means::Shared
             }
+            // Memory ignores O_DIRECT.
+            flags if flags & io::DIRECT != 0 && !mapping.is_shmem => Means::Direct,
             flags if flags & (io::COPY | io::PIPE) != 0 => Means::Pipe,
             _ => Means::Cache,
         }
