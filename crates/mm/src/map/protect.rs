@@ -9,7 +9,8 @@
 //!                                shared memory: every entry
 //!                                private: an exclusive anonymous page     (rule `regain`)
 //!                                shared file: a dirty entry               (rule `regain`)
-//!                                other entries: read-only until a store faults
+//!                                other entries: read-only until a store faults, or at once if the
+//!                                memory is locked
 //! ```
 
 use super::MapError;
@@ -18,7 +19,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, Protection, PteFlags};
 use crate::rules::anon::Regain;
 use crate::units::{MmId, Vaddr, Vpn, VpnRange};
-use crate::vma::{Backing, Prot, Sharing, Vma};
+use crate::vma::{Backing, Lock, Prot, Sharing, Vma};
 
 const NO_CHANGE: Protection = Protection { set: PteFlags::NONE, clear: PteFlags::NONE };
 
@@ -55,6 +56,16 @@ impl Memory {
             self.protect_entries(mm, &Vma { prot, ..*vma });
         }
         self.protect_huge(mm, start, end, prot);
+        // Locked private memory that becomes writable gets its own pages at once.
+        let is_copied = |vma: &&Vma| {
+            vma.advice.lock != Lock::None && vma.sharing == Sharing::Private && !vma.prot.can_write
+        };
+        for vma in areas.iter().filter(|_| prot.can_write).filter(is_copied) {
+            let page = self.rules.page;
+            let len_bytes = vma.nr_pages() << page.shift();
+            // Without memory, later stores fault.
+            let _ = self.populate(mm, vma.start.vaddr(page), len_bytes);
+        }
         Ok(())
     }
 

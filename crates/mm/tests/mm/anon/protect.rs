@@ -8,7 +8,7 @@ use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::rules::anon::{AnonRules, MapStack, Regain};
 use largefolio_mm::units::{AddrRange, Order, PageSize, Vaddr};
-use largefolio_mm::vma::{Prot, Purpose};
+use largefolio_mm::vma::{Lock, Prot, Purpose};
 
 use crate::anon::world::{PAGE, World, addr, sizes, thp};
 
@@ -47,6 +47,34 @@ fn an_exclusive_page_is_writable_again_at_once_e_5_1() {
         protect(&mut world, 0..64, Prot::READ_WRITE);
         assert_eq!(faults(&mut world, 10..30, Access::Write), 0);
     }
+}
+
+#[test]
+fn locked_private_memory_that_becomes_writable_is_copied_at_once_e_5_2() {
+    for lock in [Lock::None, Lock::All] {
+        let mut world = World::new(with(Regain::Exclusive)).mapped(64);
+        faults(&mut world, 0..8, Access::Write);
+        let child = world.memory.fork(world.mm).unwrap();
+        world.memory.set_lock(world.mm, addr(0), 4 * PAGE, lock).unwrap();
+        close_and_open(&mut world, 0..8);
+        let expected = if lock == Lock::All { 4 } else { 8 };
+        assert_eq!(faults(&mut world, 0..8, Access::Write), expected, "{lock:?}");
+        world.memory.exit(child);
+    }
+}
+
+#[test]
+fn mlockall_can_lock_later_mappings_alone_p_4_5() {
+    let mut world = World::new(thp());
+    world.memory.mlockall(world.mm, None, Lock::All);
+    let mut world = world.mapped(512);
+    faults(&mut world, 0..1, Access::Write);
+    let area = world.memory.space(world.mm).vmas.find(addr(0).vpn(PageSize::K4)).copied();
+    assert_eq!(area.unwrap().advice.lock, Lock::All);
+    let refused = world.memory.madvise(world.mm, addr(0), PAGE, Madvice::Dontneed);
+    assert!(refused.is_err(), "a locked area keeps its pages");
+    world.memory.mlockall(world.mm, Some(Lock::None), Lock::None);
+    world.memory.madvise(world.mm, addr(0), PAGE, Madvice::Dontneed).unwrap();
 }
 
 #[test]
