@@ -17,9 +17,8 @@ use crate::replay::program::{NO_DESCRIPTOR, Opened, ProcessNr, place};
 pub(crate) const PIE_BASE: u64 = 0x5555_5555_0000;
 /// Emulators load position-independent programs above this recorded address, fixed ones below.
 pub(crate) const FIXED_BELOW: u64 = 1 << 32;
-/// Address after the stack. The kernel chooses any page. As with most of them, no folio of 16K or
-/// more ends with this one.
-const STACK_END: u64 = 0x7fff_fffe_9000;
+/// Address after the stack, without the random offset: the end of x86-64's user addresses.
+const STACK_END: u64 = 0x7fff_ffff_f000;
 /// execve extends the stack by this much below the page of the program's strings (D.2.10).
 const STACK_BYTES: u64 = 128 << 10;
 
