@@ -276,7 +276,7 @@ impl Memory {
     /// Returns where the kernel would put a mapping without an address (B.6.3).
     ///
     /// # Errors
-    /// Fails if there is no room.
+    /// Fails if no gap is large enough.
     pub fn address_for(&self, mm: MmId, map: &Map) -> Result<Vaddr, MapError> {
         let nr_pages = self.rules.page.pages_in(map.len_bytes);
         let place = self.place(mm, (map.backing, map.sharing), nr_pages)?;

@@ -48,7 +48,7 @@ struct Tables {
     symbols: u64,
     strings: u64,
     relocations: [(u64, u64); 2],
-    /// What the loader makes read-only after it filled the GOT, relative to `base`.
+    /// The addresses that the loader makes read-only after it filled the GOT, relative to `base`.
     read_only: Range<u64>,
 }
 

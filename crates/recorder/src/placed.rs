@@ -69,7 +69,7 @@ pub(crate) struct Turn;
 impl Turn {
     /// Begins a turn, which lasts until a `Turn` is dropped.
     pub(crate) fn begin(own: &Tail) {
-        // The thread whose turn it is may wait for this one.
+        // The thread that has its turn may wait for this one.
         TURNS.lock(|| {
             if epoch::is_behind(own) {
                 epoch::catch_up(own);

@@ -294,7 +294,7 @@ pub(crate) fn page_bytes() -> usize {
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
-/// Returns the size of a file's pages if they are huge (hugetlbfs, memfd).
+/// Returns a file's page size if it has huge pages (hugetlbfs, memfd).
 pub(crate) fn huge_page_bytes(fd: RawFd) -> Option<u64> {
     // SAFETY: an all-zero statfs is valid.
     let mut stat: libc::statfs = unsafe { std::mem::zeroed() };
@@ -304,8 +304,8 @@ pub(crate) fn huge_page_bytes(fd: RawFd) -> Option<u64> {
     u64::try_from(stat.f_bsize).ok().filter(|_| is_huge)
 }
 
-/// Returns position and length of each hole of the file behind a descriptor, none if the program
-/// may not read it. The descriptor's own position stays.
+/// Returns position and length of each hole of an open file, none if the program may not read it.
+/// The descriptor's own position stays.
 pub(crate) fn holes(fd: RawFd, size_bytes: u64) -> Vec<(u64, u64)> {
     let Ok(file) = File::open(format!("/proc/self/fd/{fd}")) else { return Vec::new() };
     holes::between(size_bytes, |edge, at| {

@@ -42,7 +42,7 @@ pub enum MappedHow {
     Partial,
 }
 
-/// What a number counts; in the order of the table.
+/// A quantity to compare. Tables follow this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Measure {
     MajorFaults,

@@ -74,7 +74,6 @@ impl<'a> Task<'a> {
     }
 
     /// Reads smaps; the kernel walks all its pages for this. Empty if the process has no memory.
-    /// Reads its mappings.
     ///
     /// # Errors
     /// If the kernel does not show them.

@@ -132,7 +132,7 @@ impl Memory {
         }
     }
 
-    /// Allocates the pages of a file in memory that are in no hole, with data.
+    /// Allocates a memory file's pages outside its holes, with data.
     pub fn fill_memory_file(&mut self, file: MappingId) {
         let mapping = self.core.mapping(file);
         let all = PageRange { first: 0, end: mapping.nr_file_pages(self.rules.page) };

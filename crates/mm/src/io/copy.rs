@@ -93,8 +93,8 @@ impl Memory {
         }
     }
 
-    /// Reads the last page of a piece in a new folio, if the piece covers only a part of it and no
-    /// earlier one did. The first piece's pages were read when the folio was made.
+    /// Reads a piece's last page in a new folio, if the piece covers only a part of it and it was
+    /// not read before. The first piece's pages were read when the folio was made.
     pub(super) fn read_edges(
         &mut self,
         copy: &mut Copy,

@@ -1,8 +1,8 @@
-//! The order of the accesses of different processes.
+//! Keeps the accesses of different processes in order.
 //!
-//! A thread sends its rows late, when its tail is full or before its next event. A process that
-//! another one waits for, or waits itself, sends them before the call, so they come before what
-//! the other process does next.
+//! A thread sends its rows late: when its tail is full, or before its next event. Before a call that
+//! can wait for another process, or wake it, the thread sends them at once. So they precede the other
+//! process's next accesses.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
@@ -29,7 +29,7 @@ pub(super) fn before(call: &Call) {
 /// Whether other processes may run until the call returns, or because of it.
 fn may_wait_or_wake(call: &Call) -> bool {
     match call.sysno {
-        // A regular file makes nobody wait.
+        // A call on a regular file does not wait.
         Sysno::Read | Sysno::Readv | Sysno::Write | Sysno::Writev => {
             sys::position(call.descriptor(0)).is_none()
         }

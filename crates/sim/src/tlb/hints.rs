@@ -12,14 +12,14 @@ const NR_HINTS: usize = 1 << HINT_BITS;
 const HINT_BITS: u32 = 10;
 const _: () = assert!(NR_HINTS == NR_PAGES);
 const SLOT_BITS: u32 = 20;
-/// A flag above the number of a slot.
+/// A flag above the slot's number.
 const WRITTEN: usize = 1 << (SLOT_BITS - 1);
 
 /// The slot that last held a recorded page's entry. Valid only if `keys[slot] == key`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Hint {
-    /// `tag << SLOT_BITS | WRITTEN or 0 | slot`. The tag is the part of the page that [`hint_of`] drops, so the
-    /// bounds check on the slot also compares the page.
+    /// `tag << SLOT_BITS | WRITTEN or 0 | slot`. The tag is the part of the page that [`hint_of`]
+    /// drops, so the bounds check on the slot also compares the page.
     tagged_slot: u64,
     pub(super) key: Key,
 }

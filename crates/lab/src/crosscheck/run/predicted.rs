@@ -43,7 +43,7 @@ impl Numbers {
         numbers.add_table(MappedKind::Text, &folios.text);
         let statistics = &outcome.statistics;
         numbers.add(Measure::Rss, statistics.total.rss_bytes);
-        // The kernel rounds the number of each process down.
+        // The kernel rounds down for each process.
         let pss_kib = statistics.processes.iter().map(|one| one.kernel.pss_bytes >> 10).sum();
         numbers.add(Measure::PssKib, pss_kib);
         numbers

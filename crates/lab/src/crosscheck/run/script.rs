@@ -15,7 +15,7 @@ use crate::crosscheck::record::OwnFile;
 const BLOCKS: [&str; 3] = ["fork", "hold", "thread"];
 const END: &str = "end";
 
-/// The first words of the other steps. The program ignores what it does not know.
+/// The first words of the other steps. The program ignores any other word.
 const STEPS: &str = "advise close copy copyrange detach fadvise fallocate fdatasync fread fsync \
     fwrite go heap info limit lock lockall map memfd msync open pread preadv protect pwrite pwritev \
     read readahead readv remap rename seek sendfile spawn splice stack syncrange sysv thp truncate \
