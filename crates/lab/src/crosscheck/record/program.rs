@@ -33,8 +33,6 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
-use std::thread;
-use std::time::Duration;
 
 use largefolio_trace::shown;
 
@@ -78,8 +76,6 @@ pub struct ProgramRecording {
 
 /// If folios were removed during a run, it is repeated at most this often.
 const NR_TRIES: usize = 5;
-/// The polling interval for signals to forward.
-const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub struct ProgramRecorder {
@@ -120,18 +116,11 @@ impl ProgramRecorder {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)));
         }
         // Mounts are private to a thread, and only the tracing thread may wait for its tracees.
-        thread::scope(|scope| {
-            let recording = scope.spawn(|| record_here(plan, &self.facts));
-            while !recording.is_finished() {
-                thread::sleep(LOOK);
-                tracer::pass_on(&self.signals);
-            }
-            let result = recording.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-            match self.signals.received() {
-                Some(signal) => Err(CrosscheckError::Interrupted(signal)),
-                None => result,
-            }
-        })
+        let result = self.on_own_thread(|| record_here(plan, &self.facts));
+        match self.signals.received() {
+            Some(signal) => Err(CrosscheckError::Interrupted(signal)),
+            None => result,
+        }
     }
 }
 

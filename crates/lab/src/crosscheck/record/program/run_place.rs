@@ -16,6 +16,7 @@ use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::thread;
+use std::time::Duration;
 
 use largefolio_linux::census::file::{self, CachedFile, Empty};
 use largefolio_linux::record::{RecordOutcome, RecordRequest, Recording};
@@ -32,7 +33,10 @@ use super::disk::{self, Disk};
 use super::kept::Kept;
 use super::observe::{Observed, Placement, ProgramObserver};
 use super::stage::Stage;
-use super::{LOOK, ProgramRecorder, name_of_command, program_of, tracer};
+use super::{ProgramRecorder, name_of_command, program_of, tracer};
+
+/// The polling interval for signals to forward.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// Where programs run.
 #[derive(Clone, Copy, Debug)]
@@ -90,7 +94,7 @@ impl ProgramRecorder {
         if self.facts.formatter(plan.filesystem).is_none() {
             return Err(CrosscheckError::NoFilesystem(mkfs::missing(plan.filesystem)).into());
         }
-        self.beside(|| {
+        self.on_own_thread(|| {
             let kept = Kept::new(plan.disk.is_zram())?;
             disk::private_mounts()?;
             let stage = Stage::new(plan.filesystem, &self.facts, files, kept)?;
@@ -105,7 +109,7 @@ impl ProgramRecorder {
     /// # Errors
     /// If the program cannot run, or reads no file.
     pub fn files_of(&self, command: &[OsString]) -> Result<Vec<PathBuf>, CrosscheckError> {
-        let files = self.beside(|| {
+        let files = self.on_own_thread(|| {
             let mut discover = Discover::default();
             tracer::run(&program_of(command)?, None, &mut discover)
                 .map_err(CrosscheckError::os("run the program"))?;
@@ -118,7 +122,7 @@ impl ProgramRecorder {
     }
 
     /// Calls `work` on another thread, which has its own mounts and tracees, and passes signals on.
-    fn beside<T: Send, E: From<CrosscheckError> + Send>(
+    pub(super) fn on_own_thread<T: Send, E: From<CrosscheckError> + Send>(
         &self,
         work: impl FnOnce() -> Result<T, E> + Send,
     ) -> Result<T, E> {
