@@ -128,6 +128,9 @@ impl RunArgs {
                 }
             }
         }
+        if let Some(part) = self.only.as_ref().filter(|_| scripts.is_empty()) {
+            anyhow::bail!("no script's name contains {part:?}; --suite --print shows all");
+        }
         if let Some(script) = &self.script {
             scripts.extend(self.runs_of("script", script, |_, _| None));
         }
