@@ -358,6 +358,54 @@ fn children_are_followed_with_their_programs() {
     assert_eq!(number(&predicted(&place, "s.folio"), "/rows/0/strays/unmapped"), 0);
 }
 
+const CALLS: &str = "import ctypes, mmap, os, time
+kernel = ctypes.CDLL(None)
+memory = mmap.mmap(-1, 65536)
+memory[:] = b'x' * 65536
+address = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+data = os.open('data', os.O_RDWR | os.O_CREAT | os.O_DIRECT)
+os.write(data, memory)
+os.preadv(data, [memory], 0)
+os.posix_fallocate(data, 0, 131072)
+kernel.fallocate(data, 3, ctypes.c_long(0), ctypes.c_long(4096))
+kernel.mlock(ctypes.c_void_p(address), 8192)
+kernel.munlockall()
+kernel.prctl(41, 1, 0, 0, 0)
+os.sync()
+time.sleep(0.3)
+";
+
+#[test]
+fn calls_that_cause_no_fault_are_in_the_trace() {
+    let place = Place::new();
+    if !can_record(&place) {
+        return;
+    }
+    let kind = Command::new("stat").args(["-f", "-c", "%T"]).arg(place.path(".")).output().unwrap();
+    if text(&kind.stdout).trim() != "ext2/ext3" {
+        largefolio_testkit::skipped!("the directory is not on ext4, whose calls are recorded");
+        return;
+    }
+    fs::write(place.path("calls.py"), CALLS).unwrap();
+    let output = place.run(&format!("record --live -o c.folio -- {PYTHON} calls.py"));
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let rows = place.done("trace cat c.folio");
+    let mut rows = rows.lines();
+    for (operation, detail) in [
+        (" pwrite ", "64 KiB direct"),
+        (" pread ", "64 KiB direct"),
+        (" fallocate ", "128 KiB"),
+        (" fallocate ", "4 KiB hole"),
+        (" mlock ", "8 KiB"),
+        (" mlock ", "all memory unlocked"),
+        (" thp_disable ", "all"),
+        (" sync ", "all files"),
+    ] {
+        let is_it = |row: &str| row.contains(operation) && row.ends_with(detail);
+        assert!(rows.any(is_it), "no{operation}{detail}");
+    }
+}
+
 /// After the time of `--for`, the trace is complete and nothing is traced, however long the command
 /// runs.
 #[test]

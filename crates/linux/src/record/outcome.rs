@@ -71,7 +71,15 @@ impl RecorderKind {
                 recorded::THP_DISABLE,
                 recorded::UNLINK,
             ],
-            Self::Live => &[recorded::BUFFERS, recorded::HOLES, recorded::STORES],
+            Self::Live => &[
+                recorded::BUFFERS,
+                recorded::FALLOCATE,
+                recorded::HOLES,
+                recorded::MLOCK,
+                recorded::STORES,
+                recorded::SYNC,
+                recorded::THP_DISABLE,
+            ],
         }
     }
 }

@@ -5,7 +5,9 @@
 
 use std::collections::BTreeMap;
 
-use super::kernel_event::{Call, KernelEvent, Means};
+use largefolio_trace::event::abi;
+
+use super::kernel_event::{Call, FileRange, KernelEvent};
 use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
 
@@ -16,8 +18,12 @@ enum EventKind {
     Handled,
     FileRead,
     FileWrite,
-    Direct,
+    DirectBegins,
+    /// One step of a direct call: the only event that tells a write from a read.
+    DirectGoes,
     Synced,
+    /// A kind of fallocate: its bits of the mode.
+    Allocates(u64),
     Birth,
     Executes,
     Ends,
@@ -57,7 +63,7 @@ const READS: Recorded = Recorded {
     kind: EventKind::FileRead,
 };
 /// What ext4 and XFS report. Without one of these, the kernel lacks that filesystem.
-const OF_FILESYSTEMS: [Recorded; 6] = [
+const OF_FILESYSTEMS: [Recorded; 12] = [
     Recorded {
         name: "ext4/ext4_write_begin",
         fields: &["ino", "dev", "pos", "len"],
@@ -75,19 +81,49 @@ const OF_FILESYSTEMS: [Recorded; 6] = [
     },
     Recorded {
         name: "iomap/iomap_dio_rw_begin",
-        fields: &["ino", "dev", "pos", "count", "ki_flags"],
-        kind: EventKind::Direct,
+        fields: &["ino", "dev", "pos", "count"],
+        kind: EventKind::DirectBegins,
     },
+    Recorded { name: STEPS, fields: &["ino", "flags"], kind: EventKind::DirectGoes },
     Recorded {
         name: "ext4/ext4_sync_file_enter",
         fields: &["ino", "dev"],
         kind: EventKind::Synced,
     },
     Recorded { name: "xfs/xfs_file_fsync", fields: &["ino", "dev"], kind: EventKind::Synced },
+    Recorded {
+        name: "ext4/ext4_fallocate_enter",
+        fields: &["ino", "dev", "offset", "len", "mode"],
+        kind: EventKind::Allocates(0),
+    },
+    Recorded {
+        name: "ext4/ext4_punch_hole",
+        fields: &["ino", "dev", "offset", "len", "mode"],
+        kind: EventKind::Allocates(abi::FALLOC_FL_PUNCH_HOLE | abi::FALLOC_FL_KEEP_SIZE),
+    },
+    Recorded {
+        name: "ext4/ext4_zero_range",
+        fields: &["ino", "dev", "offset", "len", "mode"],
+        kind: EventKind::Allocates(abi::FALLOC_FL_ZERO_RANGE),
+    },
+    Recorded {
+        name: "ext4/ext4_collapse_range",
+        fields: &["ino", "dev", "offset", "len"],
+        kind: EventKind::Allocates(abi::FALLOC_FL_COLLAPSE_RANGE),
+    },
+    Recorded {
+        name: "ext4/ext4_insert_range",
+        fields: &["ino", "dev", "offset", "len"],
+        kind: EventKind::Allocates(abi::FALLOC_FL_INSERT_RANGE),
+    },
 ];
-/// `IOCB_WRITE`.
-const WRITES: u64 = 1 << 18;
-const CALLS: [(Call, &str, &[&str]); 7] = [
+/// Steps through the blocks of a file, of every kind of call.
+const STEPS: &str = "iomap/iomap_iter";
+/// `IOMAP_DIRECT`.
+const OF_DIRECT: &str = "flags & 16";
+/// `IOMAP_WRITE`.
+const WRITES: u64 = 1;
+const CALLS: [(Call, &str, &[&str]); 16] = [
     (Call::Mmap, "mmap", &["addr", "len", "prot", "flags", "fd", "off"]),
     (Call::Munmap, "munmap", &["addr", "len"]),
     (Call::Mprotect, "mprotect", &["start", "len", "prot"]),
@@ -95,6 +131,15 @@ const CALLS: [(Call, &str, &[&str]); 7] = [
     (Call::Mremap, "mremap", &["addr", "old_len", "new_len", "flags", "new_addr"]),
     (Call::Madvise, "madvise", &["start", "len_in", "behavior"]),
     (Call::Brk, "brk", &["brk"]),
+    (Call::Msync, "msync", &["start", "len", "flags"]),
+    (Call::SyncAll, "sync", &[]),
+    (Call::SyncAll, "syncfs", &[]),
+    (Call::Mlock, "mlock", &["start", "len"]),
+    (Call::Mlock2, "mlock2", &["start", "len", "flags"]),
+    (Call::Munlock, "munlock", &["start", "len"]),
+    (Call::Mlockall, "mlockall", &["flags"]),
+    (Call::Munlockall, "munlockall", &[]),
+    (Call::Prctl, "prctl", &["option", "arg2", "arg3"]),
 ];
 /// Exists only with protection keys: on arm64 since 6.12, as an option.
 const WITH_KEYS: &str = "pkey_mprotect";
@@ -167,8 +212,13 @@ impl Formats {
         let path = instance.path().join("events").join(name);
         let text = std::fs::read_to_string(path.join("format")).map_err(|_| missing())?;
         let (number, fields, thread) = parse(&text, fields).ok_or_else(missing)?;
-        if name == OF_KERNEL {
-            std::fs::write(path.join("filter"), OF_PROGRAMS).map_err(|_| missing())?;
+        let filter = match name {
+            OF_KERNEL => Some(OF_PROGRAMS),
+            STEPS => Some(OF_DIRECT),
+            _ => None,
+        };
+        if let Some(filter) = filter {
+            std::fs::write(path.join("filter"), filter).map_err(|_| missing())?;
         }
         std::fs::write(path.join("enable"), "1").map_err(|_| missing())?;
         self.thread = Some(thread);
@@ -198,18 +248,15 @@ impl Formats {
                 first: values[2],
                 end: values[3].saturating_add(1),
             },
-            EventKind::FileWrite | EventKind::Direct => KernelEvent::Moved {
-                inode: values[0],
-                device: values[1],
-                pos: values[2],
-                len: values[3],
-                means: match *kind {
-                    EventKind::FileWrite => Means::CachedWrite,
-                    _ if values[4] & WRITES != 0 => Means::DirectWrite,
-                    _ => Means::DirectRead,
-                },
-            },
+            EventKind::FileWrite => KernelEvent::FileWrite(range(values)),
+            EventKind::DirectBegins => KernelEvent::DirectBegins(range(values)),
+            EventKind::DirectGoes => {
+                KernelEvent::DirectGoes { inode: values[0], is_write: values[1] & WRITES != 0 }
+            }
             EventKind::Synced => KernelEvent::Synced { inode: values[0], device: values[1] },
+            EventKind::Allocates(kind) => {
+                KernelEvent::Allocates { range: range(values), mode: kind | values[4] }
+            }
             EventKind::Birth => KernelEvent::Birth { child: tid(values[0]), flags: values[1] },
             EventKind::Executes => {
                 KernelEvent::Executes { process: tid(values[0]), earlier: tid(values[1]) }
@@ -220,6 +267,10 @@ impl Formats {
         };
         Some((thread, event))
     }
+}
+
+fn range([inode, device, pos, len, ..]: [u64; 6]) -> FileRange {
+    FileRange { inode, device, pos, len }
 }
 
 /// Returns the event id, the fields in the order of `names`, and the thread's field.

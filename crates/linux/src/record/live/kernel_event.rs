@@ -10,14 +10,30 @@ pub(super) enum Call {
     Mremap,
     Madvise,
     Brk,
+    Msync,
+    /// sync and syncfs.
+    SyncAll,
+    Mlock,
+    Mlock2,
+    Munlock,
+    Mlockall,
+    Munlockall,
+    Prctl,
 }
 
-/// How data moves between memory and a file.
+/// Bytes of a file that a call reads, writes or allocates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Means {
-    CachedWrite,
-    DirectRead,
-    DirectWrite,
+pub(super) struct FileRange {
+    pub(super) inode: u64,
+    pub(super) device: u64,
+    pub(super) pos: u64,
+    pub(super) len: u64,
+}
+
+impl FileRange {
+    pub(super) fn end(&self) -> u64 {
+        self.pos.saturating_add(self.len)
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,18 +63,24 @@ pub(super) enum KernelEvent {
         first: u64,
         end: u64,
     },
-    /// A write call reached the page cache, or a read or write call moved data past it.
-    Moved {
+    /// A write call reached the page cache.
+    FileWrite(FileRange),
+    /// A read or write call is about to move data past the page cache.
+    DirectBegins(FileRange),
+    /// The thread's direct call moves data.
+    DirectGoes {
         inode: u64,
-        device: u64,
-        pos: u64,
-        len: u64,
-        means: Means,
+        is_write: bool,
     },
     /// The thread waits for a file's data to be in storage.
     Synced {
         inode: u64,
         device: u64,
+    },
+    /// A call of fallocate (`FALLOC_FL_*`).
+    Allocates {
+        range: FileRange,
+        mode: u64,
     },
     /// The thread created another one (`CLONE_*`).
     Birth {

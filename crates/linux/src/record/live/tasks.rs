@@ -10,15 +10,14 @@
 mod faults;
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi, io};
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi, io, lock, thp_disable};
 use largefolio_trace::validate::CALL_BYTES_MAX;
 use largefolio_trace::{Event, ExitKind, FileId, Image, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
-use super::kernel_event::{Call, KernelEvent, Mapped, Means, Timed};
+use super::kernel_event::{Call, FileRange, KernelEvent, Mapped, Timed};
 use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
@@ -35,10 +34,14 @@ const NR_MAPPED_MAX: usize = 1024;
 /// Faults kept per execve: it copies arguments and clears the ends of segments.
 const NR_FAULTS_MAX: usize = 16 * 1024;
 
+const MS_SYNC: u64 = libc::MS_SYNC as u64;
+const MLOCK_ONFAULT: u64 = libc::MLOCK_ONFAULT as u64;
+const PR_SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
+
 const NO_NAME: &str = "The name of a mapped file could not be found, so its memory counts as \
                        anonymous.";
-const NO_READER: &str = "A file that was read no longer had a name when folio looked it up, so \
-                         its reads are missing.";
+const NO_READER: &str = "A file that was read or written no longer had a name when folio looked it \
+                         up, so these calls on it are missing.";
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
@@ -47,10 +50,18 @@ struct Thread {
     call: Option<(Call, [u64; 6])>,
     /// Inode and pages of its last read: a long read comes in several events.
     read: Option<(u64, u64, u64)>,
-    /// The same in bytes for its last write.
-    written: Option<(u64, u64, u64)>,
+    /// Its last write.
+    written: Option<FileRange>,
+    /// A direct call that is not known to read or to write yet.
+    direct: Option<FileRange>,
     /// Page and code of a fault that was tried under the VMA lock and may be retried.
     tried: Option<(u64, u64)>,
+}
+
+impl Thread {
+    fn new(id: ThreadId, pid: u32) -> Self {
+        Self { id, pid, call: None, read: None, written: None, direct: None, tried: None }
+    }
 }
 
 #[derive(Debug)]
@@ -117,8 +128,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             executing: None,
         };
         self.processes.insert(pid, process);
-        self.threads
-            .insert(pid, Thread { id, pid, call: None, read: None, written: None, tried: None });
+        self.threads.insert(pid, Thread::new(id, pid));
         id
     }
 
@@ -129,8 +139,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         process.nr_threads += 1;
         let (parent, id) = (process.first, self.book.add_thread());
-        self.threads
-            .insert(tid, Thread { id, pid, call: None, read: None, written: None, tried: None });
+        self.threads.insert(tid, Thread::new(id, pid));
         self.book.push_fork(parent, id, SHARES_MEMORY)
     }
 
@@ -199,13 +208,26 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             KernelEvent::FileRead { inode, device, first, end } => {
                 return self.file_read(tid, (device, inode), first, end);
             }
-            KernelEvent::Moved { inode, device, pos, len, means } => {
-                return self.file_moved(tid, (device, inode), means, pos..pos.saturating_add(len));
+            KernelEvent::FileWrite(written) => return self.file_written(tid, written),
+            KernelEvent::DirectBegins(begun) => self.set_direct(tid, Some(begun)),
+            KernelEvent::DirectGoes { inode, is_write } => {
+                if let Some(direct) = thread.direct.filter(|begun| begun.inode == inode) {
+                    self.set_direct(tid, None);
+                    let op = if is_write { Op::Pwrite } else { Op::Pread };
+                    return self.file_moved(thread, op, io::DIRECT, direct);
+                }
             }
+            // An msync has its own row.
+            KernelEvent::Synced { .. } if matches!(thread.call, Some((Call::Msync, _))) => {}
             KernelEvent::Synced { inode, device } => {
                 let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
                 let all = Event { len: u64::MAX, ..Event::new(thread.id, Op::Sync) };
                 return self.book.push(Event { file: Some(file), ..all });
+            }
+            KernelEvent::Allocates { range: FileRange { inode, device, pos, len }, mode } => {
+                let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
+                let event = Event { pos, len, aux: mode, ..Event::new(thread.id, Op::Fallocate) };
+                return self.book.push(Event { file: Some(file), ..event });
             }
             KernelEvent::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
             KernelEvent::Exit { result } => {
@@ -224,6 +246,12 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = call;
+        }
+    }
+
+    fn set_direct(&mut self, tid: u32, direct: Option<FileRange>) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.direct = direct;
         }
     }
 
@@ -253,8 +281,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             let Some(process) = self.processes.get_mut(&parent.pid) else { return Ok(()) };
             process.nr_threads += 1;
             let id = self.book.add_thread();
-            self.threads
-                .insert(child, Thread { id, call: None, read: None, written: None, ..parent });
+            self.threads.insert(child, Thread::new(id, parent.pid));
             return self.book.push_fork(parent.id, id, SHARES_MEMORY);
         }
         let Some(process) = self.processes.get(&parent.pid) else { return Ok(()) };
@@ -391,8 +418,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
 
     /// Returns a file by inode and the kernel's device number.
     fn file_of(&mut self, pid: u32, (device, inode): (u64, u64)) -> Option<FileId> {
-        let device = libc::makedev(low(device >> 20), low(device & ((1 << 20) - 1)));
-        let of = (device, inode);
+        let of = (device_of(device), inode);
         let file = self.inodes.of_descriptor(&mut self.book.files, pid, of);
         if file.is_none() && self.inodes.is_unknown(of) {
             self.book.warn(NO_READER);
@@ -400,37 +426,38 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         file
     }
 
+    fn file_written(&mut self, tid: u32, written: FileRange) -> Result<(), TraceError> {
+        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
+        let earlier = thread.written.replace(written);
+        // ext4 reports the rest of a write with each folio.
+        let is_same = earlier.is_some_and(|earlier| {
+            earlier.inode == written.inode
+                && earlier.end() == written.end()
+                && written.pos > earlier.pos
+        });
+        let thread = *thread;
+        if is_same { Ok(()) } else { self.file_moved(thread, Op::Pwrite, 0, written) }
+    }
+
     fn file_moved(
         &mut self,
-        tid: u32,
-        of: (u64, u64),
-        means: Means,
-        Range { start, end }: Range<u64>,
+        thread: Thread,
+        op: Op,
+        flags: u32,
+        moved: FileRange,
     ) -> Result<(), TraceError> {
-        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        // ext4 reports the rest of a write with each folio.
-        let is_same = means == Means::CachedWrite
-            && thread.written.is_some_and(|(inode, earlier, its_end)| {
-                inode == of.1 && its_end == end && start > earlier
-            });
-        thread.written = Some((of.1, start, end));
-        let thread = *thread;
-        if is_same || start == end {
+        let FileRange { inode, device, pos, len } = moved;
+        if len == 0 {
             return Ok(());
         }
-        let Some(file) = self.file_of(thread.pid, of) else { return Ok(()) };
-        let (op, flags) = match means {
-            Means::CachedWrite => (Op::Pwrite, 0),
-            Means::DirectWrite => (Op::Pwrite, io::DIRECT),
-            Means::DirectRead => (Op::Pread, io::DIRECT),
-        };
+        let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
         if op == Op::Pwrite {
             let known = self.ends.entry(file).or_default();
-            *known = end.max(*known);
+            *known = moved.end().max(*known);
         }
-        let len = (end - start).min(CALL_BYTES_MAX);
+        let len = len.min(CALL_BYTES_MAX);
         let aux = u64::from(file) + 3;
-        let event = Event { pos: start, len, aux, flags, ..Event::new(thread.id, op) };
+        let event = Event { pos, len, aux, flags, ..Event::new(thread.id, op) };
         self.book.push(Event { file: Some(file), ..event })
     }
 
@@ -458,6 +485,29 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             }),
             Call::Madvise => self.book.push(Event { aux: third, ..event(Op::Madvise) }),
             Call::Brk => self.brk(thread, first, result),
+            // Without MS_SYNC, the call does nothing.
+            Call::Msync if third & MS_SYNC == 0 || second == 0 => Ok(()),
+            Call::Msync => self.book.push(event(Op::Sync)),
+            Call::SyncAll => self.book.push(Event::new(thread.id, Op::Sync)),
+            // In an mlock row, a length of 0 means all memory.
+            Call::Mlock | Call::Mlock2 | Call::Munlock if second == 0 => Ok(()),
+            Call::Munlock => self.book.push(event(Op::Mlock)),
+            Call::Mlock | Call::Mlock2 => {
+                let is_on_fault = call == Call::Mlock2 && third & MLOCK_ONFAULT != 0;
+                let flags = if is_on_fault { lock::ON_FAULT } else { lock::CURRENT };
+                self.book.push(Event { flags, ..event(Op::Mlock) })
+            }
+            Call::Mlockall => {
+                let all = Event::new(thread.id, Op::Mlock);
+                self.book.push(Event { flags: low(first), ..all })
+            }
+            Call::Munlockall => self.book.push(Event::new(thread.id, Op::Mlock)),
+            Call::Prctl if first != PR_SET_THP_DISABLE => Ok(()),
+            Call::Prctl => {
+                let kind = thp_disable::ALL | third & thp_disable::EXCEPT_ADVISED;
+                let aux = if second == 0 { 0 } else { kind };
+                self.book.push(Event { aux, ..Event::new(thread.id, Op::ThpDisable) })
+            }
         }
     }
 
@@ -519,6 +569,11 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         self.book.push(Event { addr: old, pos: result, ..Event::new(thread.id, Op::Brk) })
     }
+}
+
+/// Returns a device number of an event as `libc::makedev` numbers it.
+fn device_of(number: u64) -> u64 {
+    libc::makedev(low(number >> 20), low(number & ((1 << 20) - 1)))
 }
 
 /// Returns the low 32 bits: flags and device number parts use no others.

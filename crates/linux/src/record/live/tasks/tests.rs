@@ -224,14 +224,24 @@ fn a_write_that_comes_in_parts_is_one_call() {
     let (pid, addr, len, pos, prot) = (MAIN, 0, 4096, 0, 1);
     tasks.inodes.note(&Mapped { pid, addr, len, pos, device, inode, prot, path });
     let device = u64::from(libc::major(device)) << 20 | u64::from(libc::minor(device));
-    let moved = |pos, len, means| KernelEvent::Moved { inode, device, pos, len, means };
+    let moved = |pos, len| FileRange { inode, device, pos, len };
+    let goes = |is_write| KernelEvent::DirectGoes { inode, is_write };
     for (time_ns, event) in (10..).zip([
-        moved(0, 100_000, Means::CachedWrite),
-        moved(65_536, 34_464, Means::CachedWrite),
-        moved(0, 100_000, Means::CachedWrite),
-        moved(0, 4096, Means::DirectRead),
-        moved(0, 4096, Means::DirectWrite),
+        KernelEvent::FileWrite(moved(0, 100_000)),
+        KernelEvent::FileWrite(moved(65_536, 34_464)),
+        KernelEvent::FileWrite(moved(0, 100_000)),
+        KernelEvent::DirectBegins(moved(0, 4096)),
+        goes(false),
+        goes(false),
+        // At the end of the file: no step follows.
+        KernelEvent::DirectBegins(moved(100_000, 4096)),
+        KernelEvent::DirectBegins(moved(0, 4096)),
+        goes(true),
         KernelEvent::Synced { inode, device },
+        KernelEvent::Allocates { range: moved(0, 8192), mode: 3 },
+        enter(Call::Msync, [0x7000_0000, 4096, 4, 0, 0, 0]),
+        KernelEvent::Synced { inode, device },
+        exit(0),
     ]) {
         tasks.take(Timed { time_ns, tid: MAIN, event }).unwrap();
     }
@@ -243,6 +253,45 @@ fn a_write_that_comes_in_parts_is_one_call() {
         (Op::Pread, 4096, io::DIRECT),
         (Op::Pwrite, 4096, io::DIRECT),
         (Op::Sync, u64::MAX, 0),
+        (Op::Fallocate, 8192, 0),
+        (Op::Sync, 4096, 0),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn calls_that_lock_and_store_memory_are_rows() {
+    let calls = [
+        (Call::Mlock, [0x7000_0000, 8000, 0]),
+        (Call::Mlock, [0x7000_0000, 0, 0]),
+        (Call::Mlock2, [0x7000_0000, 4096, 1]),
+        (Call::Munlock, [0x7000_0000, 4096, 0]),
+        (Call::Mlockall, [3, 0, 0]),
+        (Call::Munlockall, [0, 0, 0]),
+        (Call::Msync, [0x7000_0000, 4096, 4]),
+        (Call::Msync, [0x7000_0000, 4096, 1]),
+        (Call::SyncAll, [0, 0, 0]),
+        (Call::Prctl, [41, 1, 2]),
+        (Call::Prctl, [41, 0, 0]),
+        (Call::Prctl, [15, 1, 0]),
+    ];
+    let events = calls.into_iter().flat_map(|(call, [first, second, third])| {
+        [(MAIN, enter(call, [first, second, third, 0, 0, 0])), (MAIN, exit(0))]
+    });
+    let rows: Vec<_> = rows(events.collect())
+        .iter()
+        .map(|row| (row.op, row.addr, row.len, row.flags, row.aux))
+        .collect();
+    let expected = [
+        (Op::Mlock, 0x7000_0000, 8192, lock::CURRENT, 0),
+        (Op::Mlock, 0x7000_0000, 4096, lock::ON_FAULT, 0),
+        (Op::Mlock, 0x7000_0000, 4096, 0, 0),
+        (Op::Mlock, 0, 0, lock::CURRENT | lock::FUTURE, 0),
+        (Op::Mlock, 0, 0, 0, 0),
+        (Op::Sync, 0x7000_0000, 4096, 0, 0),
+        (Op::Sync, 0, 0, 0, 0),
+        (Op::ThpDisable, 0, 0, 0, thp_disable::ALL | thp_disable::EXCEPT_ADVISED),
+        (Op::ThpDisable, 0, 0, 0, 0),
     ];
     assert_eq!(rows, expected);
 }
