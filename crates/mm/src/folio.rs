@@ -32,7 +32,7 @@ use std::num::NonZeroU64;
 use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
-use crate::units::{GroupId, MappingId, MmId, Order, PageIndex, Pfn, SwapSlot};
+use crate::units::{GroupId, MappingId, MmId, Order, PageIndex, PageRange, Pfn, SwapSlot};
 use lru::LruKind;
 
 /// Id of a folio in the table.
@@ -102,8 +102,8 @@ pub struct Folio {
     pub is_uptodate: bool,
     /// Differs from the file.
     pub is_dirty: bool,
-    /// While it is dirty: pages at its start that no write has dirtied.
-    pub nr_clean: u64,
+    /// While it is dirty: pages of its file, from its first dirty one to its last.
+    pub dirty_pages: PageRange,
     /// Whether a single write dirtied the whole folio.
     pub is_written_whole: bool,
     /// Whether it was written back, so its blocks are in storage.
@@ -145,7 +145,7 @@ impl Folio {
             is_locked: false,
             is_uptodate: true,
             is_dirty: false,
-            nr_clean: 0,
+            dirty_pages: PageRange { first: 0, end: 0 },
             is_written_whole: false,
             is_stored: false,
             is_partially_mapped: false,
@@ -189,6 +189,16 @@ impl Folio {
     #[must_use]
     pub fn pmd_maps(&self) -> u64 {
         self.mapcount.entire_mapcount().into()
+    }
+
+    /// Adds pages to the dirty ones, before the folio is marked dirty.
+    pub(crate) fn add_dirty_pages(&mut self, added: PageRange) {
+        let PageRange { first, end } = self.dirty_pages;
+        self.dirty_pages = if self.is_dirty {
+            PageRange { first: first.min(added.first), end: end.max(added.end) }
+        } else {
+            added
+        };
     }
 
     /// Base pages in the folio: `2^order`.

@@ -7,6 +7,7 @@
 use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::core::open_file::OpenFile;
+use crate::mapping::disk::NewEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Reservations};
 use crate::memory::Memory;
 use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange};
@@ -91,16 +92,25 @@ impl Memory {
         }
     }
 
-    /// Writes a range back, and drops its pages and data. The pages that it covers in part stay.
+    /// Drops the pages and data of a range. The pages that it covers in part stay.
     fn clear_range(&mut self, file: MappingId, range: ByteRange) {
+        // Such a filesystem does not write back what it then drops.
+        if self.core.mapping(file).disk.new_end == NewEnd::ZeroedLast {
+            self.punch_hole(file, range.pos, range.len_bytes);
+            return self.zero_edges(file, range);
+        }
         self.write_back(file, self.pages_of(range));
+        self.zero_edges(file, range);
+        self.punch_hole(file, range.pos, range.len_bytes);
+    }
+
+    fn zero_edges(&mut self, file: MappingId, range: ByteRange) {
         let size_bytes = self.core.mapping(file).size_bytes;
         for edge in [range.pos, range.pos.saturating_add(range.len_bytes)] {
             if edge < size_bytes {
                 self.zero_tail(file, edge);
             }
         }
-        self.punch_hole(file, range.pos, range.len_bytes);
     }
 
     /// Returns where the range starts that a filesystem drops before it moves extents at `pos`.

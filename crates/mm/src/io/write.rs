@@ -88,8 +88,8 @@ impl Memory {
             let is_whole = at == entry.index.0 << shift && next >> shift == entry.end();
             let is_unmarked = self.core.mapping(file).disk.write_unmarks;
             let folio = self.core.folios.get_mut(entry.folio);
-            let nr_before = (at >> shift) - entry.index.0;
-            folio.nr_clean = if folio.is_dirty { folio.nr_clean.min(nr_before) } else { nr_before };
+            let written = PageRange { first: at >> shift, end: self.rules.page.pages_in(next) };
+            folio.add_dirty_pages(written);
             folio.is_uptodate = true;
             folio.is_written_whole &= is_whole;
             folio.is_marked &= !is_unmarked;
@@ -154,7 +154,8 @@ impl Memory {
         }
         if let Some(entry) = self.core.find(file, index) {
             let folio = self.core.folios.get_mut(entry.folio);
-            (folio.nr_clean, folio.is_written_whole) = (0, false);
+            folio.add_dirty_pages(PageRange { first: at.0, end: at.0 + 1 });
+            folio.is_written_whole = false;
             self.core.set_dirty(entry.folio);
         }
         true

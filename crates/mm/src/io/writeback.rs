@@ -152,10 +152,11 @@ impl Memory {
     /// advice=hugerandom ops=w2,b5.0+32768`).
     pub(crate) fn store_through_mapping(&mut self, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
-        (folio.nr_clean, folio.is_marked) = (0, false);
+        folio.is_marked = false;
         let (owner, nr_pages) = (folio.owner, folio.nr_pages());
         if let Owner::File { mapping, index } = owner {
             let range = PageRange { first: index.0, end: index.0 + nr_pages };
+            folio.add_dirty_pages(range);
             self.core.mapping_mut(mapping).holes.remove(range);
             self.reserve_pages(mapping, range);
         }

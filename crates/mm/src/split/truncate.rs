@@ -182,8 +182,9 @@ impl Memory {
         if folio.order <= min {
             return Partial::Split;
         }
-        let first_dirty = start + (folio.nr_clean << shift);
-        if mapping.disk.keeps_whole == KeepsWhole::Dirty && to == end && first_dirty >= from {
+        let PageRange { first, end: last } = folio.dirty_pages;
+        let is_cleaned = from <= first << shift && last << shift <= to;
+        if mapping.disk.keeps_whole == KeepsWhole::Dirty && is_cleaned {
             self.core.set_clean(entry.folio);
         }
         let cut = match self.rules.anon.truncate_split {
