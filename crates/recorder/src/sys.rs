@@ -341,6 +341,12 @@ pub(crate) fn lock(start: u64, len: u64, flags: u64) -> bool {
     unsafe { libc::syscall(libc::SYS_mlock2, start, len, flags) == 0 }
 }
 
+/// Repeats an advice that changes no content.
+pub(crate) fn advise(start: u64, len: u64, advice: u64) {
+    // SAFETY: takes numbers; the caller's advice only sets flags of mappings.
+    unsafe { libc::syscall(libc::SYS_madvise, start, len, advice) };
+}
+
 pub(crate) fn position(fd: RawFd) -> Option<u64> {
     // SAFETY: SEEK_CUR by 0 changes nothing; lseek accepts any number as descriptor.
     let position = unsafe { libc::lseek(fd, 0, libc::SEEK_CUR) };

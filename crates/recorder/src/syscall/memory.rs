@@ -10,7 +10,7 @@ use super::sysno::Sysno;
 use super::{Call, file, low, op};
 use crate::placed::{Turn, Wish};
 use crate::wire::{PAGE_BITS, WireEvent};
-use crate::{grace, placed, sys};
+use crate::{grace, layout, placed, sys};
 
 static BRK: AtomicU64 = AtomicU64::new(0);
 
@@ -23,6 +23,11 @@ const MLOCK_ONFAULT: u64 = 1;
 
 /// Advice that discards pages: `MADV_DONTNEED`, `_REMOVE`, `_DONTNEED_LOCKED`, `_GUARD_INSTALL`.
 const TAKING_AWAY: [u64; 4] = [4, 9, 24, 102];
+
+/// Advice that only sets flags of a mapping, which it splits: `MADV_NORMAL`, `_RANDOM`,
+/// `_SEQUENTIAL`, `_HUGEPAGE`, `_NOHUGEPAGE`, `_DONTDUMP`, `_DODUMP`. QEMU ignores it, and then
+/// moves areas that a kernel does not.
+const SETTING_FLAGS: [u64; 7] = [0, 1, 2, 14, 15, 16, 17];
 
 /// Advice that refuses some areas: also `MADV_FREE`, `_COLD` and `_PAGEOUT`.
 const REFUSING: [u64; 4] = [4, 8, 20, 21];
@@ -92,7 +97,12 @@ pub(super) fn after(call: &Call, result: u64) {
                 WireEvent { pos: result, aux: a3, flags: low(a4), ..event(op::MREMAP, a1, a2) };
             call.send(&moved);
         }
-        Sysno::Madvise => call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) }),
+        Sysno::Madvise => {
+            if SETTING_FLAGS.contains(&a3) {
+                sys::advise(a1.wrapping_add(layout::guest_base()), a2, a3);
+            }
+            call.send(&WireEvent { aux: a3, ..event(op::MADVISE, a1, a2) });
+        }
         Sysno::Brk => brk(call, result),
         Sysno::Mlock => lock(call, LOCK_CURRENT),
         Sysno::Mlock2 => {
