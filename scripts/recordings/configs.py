@@ -82,7 +82,7 @@ def tables(work, version):
     for variant, flavour in packages.FLAVOURS.items():
         if (version, variant) in packages.NOT_PACKAGED:
             continue
-        apt = packages.Apt(work, "amd64" if variant == "amd64" else "arm64")
+        apt = packages.apt_for(work, version, variant)
         deb = packages.fetch_config(apt, version, flavour, debs)
         found.append(table(variant, deb, config_of(deb)))
     return "\n".join(found)

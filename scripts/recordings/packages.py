@@ -9,6 +9,7 @@ import re
 import subprocess
 
 SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
+UNSTABLE = "sid"                              # only for exact releases
 FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
 VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.3"]
 NOT_PACKAGED = {("6.1", "arm64_16k")}         # Debian 12 has no kernel with 16K pages
@@ -32,16 +33,17 @@ def mirror():
 
 
 class Apt:
-    """One private apt directory for one architecture."""
+    """One private apt directory for one architecture, with `more` suites than SUITES."""
 
-    def __init__(self, root, arch):
-        self.root = pathlib.Path(root) / f"apt-{arch}"
+    def __init__(self, root, arch, *more):
+        self.root = pathlib.Path(root) / "-".join(["apt", arch, *more])
         self.arch = arch
         for folder in ("lists/partial", "cache/archives/partial", "state"):
             (self.root / folder).mkdir(parents=True, exist_ok=True)
         (self.root / "state/status").touch()
         address = mirror()
-        lines = [f"deb [signed-by={KEYRING}] {address} {suite} main\n" for suite in SUITES]
+        lines = [f"deb [signed-by={KEYRING}] {address} {suite} main\n"
+                 for suite in [*SUITES, *more]]
         (self.root / "sources.list").write_text("".join(lines))
         if not any((self.root / "lists").glob("*Packages*")):
             self.run("apt-get", "update")
@@ -85,9 +87,24 @@ class Apt:
         return next(folder.glob(f"{package}_*.deb"))
 
 
+def is_release(version):
+    """Whether it is an exact release, like 7.2.13, and not a version, like 7.2."""
+    return version.count(".") > 1
+
+
+def apt_for(root, version, variant):
+    """The apt that finds a kernel. Only exact releases are looked for in UNSTABLE: a version names
+    the newest release of a stable suite.
+    """
+    arch = "amd64" if variant == "amd64" else "arm64"
+    return Apt(root, arch, UNSTABLE) if is_release(version) else Apt(root, arch)
+
+
 def newest(names, prefix, version, flavour):
-    """The package with this prefix and the highest number of this version, or None."""
-    number = rf"{re.escape(version)}(?:\.\d+)+(?:-\d+)?"
+    """The package with this prefix and the highest release of this version, or exactly this
+    release; None if there is none.
+    """
+    number = re.escape(version) + ("" if is_release(version) else r"(?:\.\d+)+") + r"(?:-\d+)?"
     shape = re.compile(rf"linux-{prefix}-({number})(?:\+\w+)?-{flavour}$")
     found = [(numbers(match[1]), name) for name in names if (match := shape.match(name))]
     return max(found)[1] if found else None
@@ -142,7 +159,7 @@ def unpack(work, version, variant):
     tree = work / "kernels" / f"{version}_{variant}"
     if (tree / "complete").exists():
         return tree
-    apt = Apt(work, "amd64" if variant == "amd64" else "arm64")
+    apt = apt_for(work, version, variant)
     debs = work / "debs"
     debs.mkdir(parents=True, exist_ok=True)
     tree.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,10 @@
 
     scripts/recordings/record.py --all
     scripts/recordings/record.py 6.18 --variant arm64_16k
+    scripts/recordings/record.py 7.2.13
     scripts/recordings/record.py --all --again '*_readmap_s0'
+
+A version, like 7.2, names its newest release in a stable suite; an exact release may be in sid.
 
 Needs qemu-system-x86, qemu-system-arm, gcc, aarch64-linux-gnu-gcc, e2fsprogs, xfsprogs,
 btrfs-progs, an apt that reaches a Debian mirror, and folio (`make build`, or FOLIO=PATH), which has
