@@ -37,6 +37,8 @@ pub(crate) struct Program {
     pub(crate) files: TraceFiles,
     /// Files without a name that are still in use.
     pub(crate) unlinked: BTreeSet<FileId>,
+    /// Whether the last read by a `copy_file_range` shared blocks. Its write follows.
+    pub(crate) copy_shares_blocks: bool,
     pub(crate) linked: BTreeMap<FileId, LinkedImage>,
     pub(crate) processes: Slab<Process>,
     pub(crate) spaces: Slab<AddressSpace>,
@@ -59,6 +61,7 @@ impl Program {
             recorded,
             files: TraceFiles::default(),
             unlinked: BTreeSet::new(),
+            copy_shares_blocks: false,
             linked: BTreeMap::new(),
             processes: Slab::default(),
             spaces: Slab::default(),

@@ -202,7 +202,9 @@ impl Cell {
     fn read_call(&mut self, open: OpenId, event: &Event) -> Result<(), CellError> {
         let range = ByteRange { pos: event.pos, len_bytes: event.len };
         let file = self.memory.open_file(open).mapping;
-        match self.means(file, event) {
+        let means = self.means(file, event);
+        self.program.copy_shares_blocks = means == Means::Shared;
+        match means {
             Means::Direct => self.change(|memory| memory.read_direct(open, range)),
             Means::Shared => self.change(|memory| memory.sync_range(file, range)),
             Means::Pipe => self.change(|memory| memory.sendfile(open, event.pos, event.len))?,
@@ -245,7 +247,10 @@ impl Cell {
         let mapping = self.memory.core().mapping(file);
         let is_aligned = (event.pos | event.addr).is_multiple_of(BLOCK_BYTES);
         let end = event.pos.saturating_add(event.len);
-        let is_whole = event.len.is_multiple_of(BLOCK_BYTES) || end >= mapping.size_bytes;
+        // A block that is copied in part must be the last one of both files.
+        let is_last =
+            end >= mapping.size_bytes && (event.op == Op::Pread || self.program.copy_shares_blocks);
+        let is_whole = event.len.is_multiple_of(BLOCK_BYTES) || is_last;
         match event.flags {
             flags
                 if flags & io::COPY != 0
