@@ -248,8 +248,9 @@ impl Memory {
 
     /// Notes a store that needed no walk of the page table, because a TLB had the entry.
     pub fn note_store(&mut self, mm: MmId, vpn: Vpn) {
-        if let Some(leaf) = self.space(mm).table.leaf(vpn) {
-            self.core.folios.note_write(leaf.pfn_of(vpn));
+        let pte = self.space(mm).table.pte(vpn);
+        if pte.is_present() {
+            self.core.folios.note_write(pte.pfn());
         }
     }
 
