@@ -26,7 +26,8 @@
 #   dashboard of `folio maps`          runs Prometheus and node_exporter, which are packages of their own
 #   remedies of `folio maps`           starts some thirty programs and changes the machine's settings;
 #                                      of 500 random processes, the gate tries 12
-#   mutants                            judge the tests; `make test` checks that each has its place in the code
+#   mutants                            judge the tests: one in ten, others for each commit; `make test` checks that each has
+#                                      its place in the code
 #   Debian 13                          `make demo` and the tests of recordings in a root made for them
 
 CARGO ?= cargo
@@ -103,7 +104,7 @@ test-all:
 	scripts/promises.py --random 500 --seed 2 --folio target/debug/folio
 	scripts/tasks.py --folio target/debug/folio
 	scripts/workloads.py --folio target/debug/folio
-	scripts/mutants.py
+	scripts/mutants.py --sample
 	scripts/debian.sh trixie
 	scripts/fresh.py --profile lab
 	scripts/fresh.py bookworm-amd64 --source --profile lab
