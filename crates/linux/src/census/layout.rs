@@ -131,8 +131,9 @@ fn layouts(
     let walk = Walk { book: &book, geometry };
     let layout = |(pages, extents): (Range<u64>, Extents)| {
         let mut runs = Runs::new(pages.end.saturating_sub(pages.start), nr_runs_max);
-        for extent in &extents.list {
-            walk.runs(pages.start, clip(extent, &pages), &mut runs);
+        for parts in extents.list.chunk_by(Extent::is_continued_by) {
+            let nr = parts.iter().map(|part| part.nr).sum();
+            walk.runs(pages.start, clip(&Extent { nr, ..parts[0] }, &pages), &mut runs);
         }
         runs.layout()
     };

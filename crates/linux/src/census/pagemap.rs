@@ -55,6 +55,17 @@ impl Extent {
         let is_exclusive = entry & EXCLUSIVE != 0;
         Self { page, pfn: entry & PFN_MASK, nr: 1, is_pmd: false, is_exclusive }
     }
+
+    pub(super) const fn end(&self) -> u64 {
+        self.page + self.nr as u64
+    }
+
+    /// Whether `next` has the following pages and frames, so that one folio may lie in both.
+    pub(super) const fn is_continued_by(&self, next: &Self) -> bool {
+        self.end() == next.page
+            && self.pfn + self.nr as u64 == next.pfn
+            && self.is_pmd == next.is_pmd
+    }
 }
 
 /// Consecutive virtual pages with entries that contain more than a PFN.

@@ -78,13 +78,14 @@ impl Walk<'_> {
         for vma in vmas {
             let pages = vma.pages(self.geometry.page_bytes);
             let mut touched = Touching::new(&vma, self.geometry);
-            while let Some(extent) = rest.first().filter(|extent| extent.page < pages.end) {
-                let inside = clip(extent, &pages);
-                self.extent(&vma, inside, &mut counter, &mut touched);
-                if extent.page + u64::from(extent.nr) > pages.end {
+            while rest.first().is_some_and(|extent| extent.page < pages.end) {
+                let parts = &rest[..nr_continuing(rest, &pages)];
+                self.extent(&vma, parts, &mut counter, &mut touched);
+                let nr_past = parts.iter().filter(|part| part.end() > pages.end).count();
+                rest = &rest[parts.len() - nr_past..];
+                if nr_past > 0 {
                     break;
                 }
-                rest = &rest[1..];
             }
             let tally = counter.take();
             let touched = Some(touched.finish(&read.marks, pinned));
@@ -93,15 +94,24 @@ impl Walk<'_> {
         mappings
     }
 
-    fn extent(&self, vma: &Vma, extent: Extent, counter: &mut Counter, touched: &mut Touching) {
-        let (mut done, nr) = (0, u64::from(extent.nr));
+    /// Counts extents that continue each other: a folio may lie in several.
+    fn extent(&self, vma: &Vma, parts: &[Extent], counter: &mut Counter, touched: &mut Touching) {
+        let pages = vma.pages(self.geometry.page_bytes);
+        let (Some(extent), Some(last)) = (parts.first(), parts.last()) else { return };
+        let extent = clip(extent, &pages);
+        let (mut done, nr) = (0, last.end().min(pages.end).saturating_sub(extent.page));
         while done < nr {
             let pfn = extent.pfn + done;
             let (page, same) = self.book.at(pfn, nr - done);
             let kind = kind(vma, page.backing());
             let folio_run = FolioRun { page, kind, is_pmd: extent.is_pmd };
             let first = extent.page + done;
-            touched.present(&(first..first + same), &extent, (page.backing(), vma.has_file()));
+            let seen = first..first + same;
+            for part in overlapping(parts, |part| part.page..part.end(), &seen) {
+                let inside = clip(part, &seen);
+                let range = inside.page..inside.end();
+                touched.present(&range, &inside, (page.backing(), vma.has_file()));
+            }
             let mut left = same;
             while left > 0 {
                 let at = same - left;
@@ -235,13 +245,20 @@ pub(super) fn touched_unseen(
 ) -> Touched {
     let mut touching = Touching::new(vma, geometry);
     let pages = vma.pages(geometry.page_bytes);
-    let of_extent = |one: &Extent| one.page..one.page + u64::from(one.nr);
+    let of_extent = |one: &Extent| one.page..one.end();
     for extent in overlapping(&extents.hidden, of_extent, &pages) {
         let inside = clip(extent, &pages);
-        let range = inside.page..inside.page + u64::from(inside.nr);
+        let range = inside.page..inside.end();
         touching.present(&range, &inside, (PageKind::Unknown, vma.has_file()));
     }
     touching.finish(&extents.marks, pinned)
+}
+
+/// Returns how many extents at the start of `list` continue each other before the end of `pages`. At
+/// least 1.
+fn nr_continuing(list: &[Extent], pages: &Range<u64>) -> usize {
+    let goes_on = |pair: &&[Extent]| pair[0].is_continued_by(&pair[1]) && pair[1].page < pages.end;
+    1 + list.windows(2).take_while(goes_on).count()
 }
 
 fn overlapping<'a, T>(
@@ -277,7 +294,7 @@ pub(super) struct FolioPiece {
 
 pub(super) fn clip(extent: &Extent, pages: &Range<u64>) -> Extent {
     let before = pages.start.saturating_sub(extent.page);
-    let end = (extent.page + u64::from(extent.nr)).min(pages.end);
+    let end = extent.end().min(pages.end);
     let start = extent.page + before;
     let nr = u32::try_from(end.saturating_sub(start)).unwrap_or(0);
     Extent { page: start, pfn: extent.pfn + before, nr, ..*extent }

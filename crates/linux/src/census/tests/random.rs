@@ -100,7 +100,14 @@ fn counted(tally: &Tally) -> Counted {
     counted
 }
 
-fn write(dir: &std::path::Path, folios: &Folios, pages: &BTreeMap<u64, u64>, has_scan: bool) {
+/// How the pagemap is read, and which pages no other mapping has.
+#[derive(Clone, Debug)]
+struct Entries {
+    has_scan: bool,
+    is_exclusive: Vec<bool>,
+}
+
+fn write(dir: &std::path::Path, folios: &Folios, pages: &BTreeMap<u64, u64>, entries: &Entries) {
     let (mut flags, mut pagemap) = (String::new(), String::new());
     for (pfn, (head, order)) in folios {
         let bits = match (order, pfn == head) {
@@ -111,11 +118,12 @@ fn write(dir: &std::path::Path, folios: &Folios, pages: &BTreeMap<u64, u64>, has
         writeln!(flags, "{pfn:x} 1 {bits:x}").unwrap();
     }
     writeln!(flags, "end 100000").unwrap();
-    if has_scan {
+    if entries.has_scan {
         writeln!(pagemap, "scan").unwrap();
     }
-    for (page, pfn) in pages {
-        writeln!(pagemap, "{page:x} 1 {:x}", 1_u64 << 63 | pfn).unwrap();
+    for ((page, pfn), &is_exclusive) in pages.iter().zip(entries.is_exclusive.iter().cycle()) {
+        let bits = 1_u64 << 63 | u64::from(is_exclusive) << 56;
+        writeln!(pagemap, "{page:x} 1 {:x}", bits | pfn).unwrap();
     }
     std::fs::create_dir(dir.join("1")).unwrap();
     std::fs::write(dir.join("kpageflags"), flags).unwrap();
@@ -132,11 +140,12 @@ proptest! {
         orders in prop::collection::vec(prop_oneof![0..7_u32, Just(9)], 1..30),
         stretches in prop::collection::vec(stretch(), 1..8),
         has_scan in any::<bool>(),
+        is_exclusive in prop::collection::vec(any::<bool>(), 1..40),
     ) {
         let folios = folios(&orders);
         let pages = mapped(&folios, &stretches);
         let dir = tempfile::tempdir().unwrap();
-        write(dir.path(), &folios, &pages, has_scan);
+        write(dir.path(), &folios, &pages, &Entries { has_scan, is_exclusive });
         let census = take(&MemSystem::from_dir(dir.path()), &[1]).unwrap();
         prop_assert_eq!(counted(&census.processes[0].tally), naive(&folios, &pages));
         let once: std::collections::BTreeSet<u64> = pages.values().copied().collect();
