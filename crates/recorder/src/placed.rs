@@ -11,8 +11,11 @@
 //!                                QEMU: mmap64(address, len, .., MAP_FIXED ..)
 //! ```
 //!
-//! The call is caught by replacing the function's address in QEMU's own table of imported functions
-//! (its GOT). A QEMU that does not call `mmap64` this way, such as 10.0, is left as it is.
+//! For an mremap, QEMU reserves an address too, and moves the mapping there. A kernel leaves a
+//! mapping that does not grow in place, even if it is several, which cannot move together.
+//!
+//! The calls are caught by replacing the functions' addresses in QEMU's own table of imported
+//! functions (its GOT). A QEMU that does not call them this way, such as 10.0, is left as it is.
 //!
 //! Invariants:
 //! - P1: only calls of this form change, and only while the calling thread runs a call in which
@@ -23,6 +26,7 @@
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
+use std::ptr;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -61,6 +65,8 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 thread_local! {
     static WISH: Cell<Option<Wish>> = const { Cell::new(None) };
     static HAS_TURN: Cell<bool> = const { Cell::new(false) };
+    /// The address that the kernel chose last, null if QEMU has used it.
+    static FOUND: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
 }
 
 /// Ends the calling thread's turn when dropped, if it has one.
@@ -94,11 +100,13 @@ impl Drop for Turn {
     }
 }
 
-/// Replaces QEMU's `mmap64`. Does nothing if QEMU does not import it.
+/// Replaces QEMU's `mmap64` and `mremap`. Does nothing if QEMU does not import them.
 pub(crate) fn start() {
-    // SAFETY: the type is `mmap64`'s, this library stays loaded, and QEMU loads its plugins before
-    // it starts a thread of the program.
+    // SAFETY: the types are those of the C library's functions, this library stays loaded, and QEMU
+    // loads its plugins before it starts a thread of the program.
     unsafe { imports::replace(c"mmap64", mmap64 as *const c_void) };
+    // SAFETY: as above.
+    unsafe { imports::replace(c"mremap", mremap as *const c_void) };
 }
 
 /// Whether QEMU has let the kernel choose.
@@ -125,6 +133,7 @@ unsafe extern "C" fn mmap64(
         IS_ACTIVE.store(true, Relaxed);
         let flags = wish.flags & DECIDING | libc::MAP_NORESERVE;
         if let Some(found) = sys::map_anywhere(len, flags, wish.fd, wish.pos) {
+            FOUND.set(found);
             return found;
         }
         // No huge pages: QEMU's own search would end in EINVAL, not in the kernel's ENOMEM.
@@ -134,4 +143,25 @@ unsafe extern "C" fn mmap64(
     }
     // SAFETY: QEMU's call, unchanged.
     unsafe { libc::mmap(addr, len, prot, flags, fd, pos) }
+}
+
+/// Called by QEMU instead of the C library's function, always with `MREMAP_FIXED` if the program
+/// allows a move.
+unsafe extern "C" fn mremap(
+    old: *mut c_void,
+    old_len: usize,
+    new_len: usize,
+    flags: c_int,
+    new: *mut c_void,
+) -> *mut c_void {
+    let is_reserved = !new.is_null() && FOUND.replace(ptr::null_mut()) == new;
+    let copies = old_len == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
+    if is_reserved && !copies && new_len <= old_len {
+        // SAFETY: QEMU reserved this range for the move, which does not happen.
+        unsafe { libc::munmap(new, new_len) };
+        // SAFETY: QEMU's call on the program's mapping, in place.
+        return unsafe { libc::mremap(old, old_len, new_len, 0) };
+    }
+    // SAFETY: QEMU's call, unchanged.
+    unsafe { libc::mremap(old, old_len, new_len, flags, new) }
 }
