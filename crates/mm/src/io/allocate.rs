@@ -94,14 +94,26 @@ impl Memory {
 
     /// Drops the pages and data of a range. The pages that it covers in part stay.
     fn clear_range(&mut self, file: MappingId, range: ByteRange) {
-        // Such a filesystem does not write back what it then drops.
-        if self.core.mapping(file).disk.new_end == NewEnd::ZeroedLast {
-            self.punch_hole(file, range.pos, range.len_bytes);
-            return self.zero_edges(file, range);
+        match self.core.mapping(file).disk.new_end {
+            // Such a filesystem does not write back what it then drops.
+            NewEnd::ZeroedLast => {
+                self.punch_hole(file, range.pos, range.len_bytes);
+                self.zero_edges(file, range);
+            }
+            // It drops the pages at the edges too, and reads them again to zero them.
+            NewEnd::ZeroedFirst => {
+                let pages = self.pages_of(range);
+                self.write_back(file, pages);
+                self.drop_cached(file, pages);
+                self.zero_edges(file, range);
+                self.punch_hole(file, range.pos, range.len_bytes);
+            }
+            NewEnd::Untouched => {
+                self.write_back(file, self.pages_of(range));
+                self.zero_edges(file, range);
+                self.punch_hole(file, range.pos, range.len_bytes);
+            }
         }
-        self.write_back(file, self.pages_of(range));
-        self.zero_edges(file, range);
-        self.punch_hole(file, range.pos, range.len_bytes);
     }
 
     fn zero_edges(&mut self, file: MappingId, range: ByteRange) {

@@ -103,16 +103,26 @@ impl Memory {
         if pos >= end {
             return;
         }
-        let (first, last) = (page.pages_in(pos), end >> page.shift());
-        if first < last {
-            let entries: Vec<_> = self.entries_in(file, PageRange { first, end: last });
-            for entry in entries {
-                self.unmap_pages_of(entry, PageRange { first, end: last });
-            }
-        }
+        self.unmap_shared(file, PageRange { first: page.pages_in(pos), end: end >> page.shift() });
         self.core.ram.punch(file, pos, end.min(size_bytes));
         self.add_hole(file, ByteRange { pos, len_bytes: end - pos });
         self.drop_bytes(Gone { file, from: pos, to: end });
+    }
+
+    /// Unmaps and drops cached pages. Their data stays in storage.
+    pub(crate) fn drop_cached(&mut self, file: MappingId, pages: PageRange) {
+        let page_bytes = self.rules.page.bytes();
+        let pos = |page: u64| page.saturating_mul(page_bytes);
+        self.unmap_shared(file, pages);
+        self.drop_bytes(Gone { file, from: pos(pages.first), to: pos(pages.end) });
+    }
+
+    fn unmap_shared(&mut self, file: MappingId, pages: PageRange) {
+        if pages.first < pages.end {
+            for entry in self.entries_in(file, pages) {
+                self.unmap_pages_of(entry, pages);
+            }
+        }
     }
 
     pub(crate) fn entries_in(
