@@ -102,7 +102,7 @@ pub struct Folio {
     pub is_uptodate: bool,
     /// Differs from the file.
     pub is_dirty: bool,
-    /// While it is dirty: pages of its file, from its first dirty one to its last.
+    /// While it is dirty: its dirty range in the file, which may include clean pages.
     pub dirty_pages: PageRange,
     /// Whether a single write dirtied the whole folio.
     pub is_written_whole: bool,

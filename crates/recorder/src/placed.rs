@@ -102,7 +102,7 @@ impl Drop for Turn {
 
 /// Replaces QEMU's `mmap64` and `mremap`. Does nothing if QEMU does not import them.
 pub(crate) fn start() {
-    // SAFETY: the types are those of the C library's functions, this library stays loaded, and QEMU
+    // SAFETY: the types match the C library's functions, this library stays loaded, and QEMU
     // loads its plugins before it starts a thread of the program.
     unsafe { imports::replace(c"mmap64", mmap64 as *const c_void) };
     // SAFETY: as above.

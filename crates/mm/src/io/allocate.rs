@@ -95,7 +95,7 @@ impl Memory {
     /// Drops the pages and data of a range. The pages that it covers in part stay.
     fn clear_range(&mut self, file: MappingId, range: ByteRange) {
         match self.core.mapping(file).disk.new_end {
-            // Such a filesystem does not write back what it then drops.
+            // Nothing is written back first.
             NewEnd::ZeroedLast => {
                 self.punch_hole(file, range.pos, range.len_bytes);
                 self.zero_edges(file, range);

@@ -571,7 +571,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     }
 }
 
-/// Returns a device number of an event as `libc::makedev` numbers it.
+/// Converts an event's device number to `libc::makedev`'s form.
 fn device_of(number: u64) -> u64 {
     libc::makedev(low(number >> 20), low(number & ((1 << 20) - 1)))
 }

@@ -247,7 +247,7 @@ impl Cell {
         let mapping = self.memory.core().mapping(file);
         let is_aligned = (event.pos | event.addr).is_multiple_of(BLOCK_BYTES);
         let end = event.pos.saturating_add(event.len);
-        // A block that is copied in part must be the last one of both files.
+        // Only the last block of both files is shared if the copy contains a part of it.
         let is_last =
             end >= mapping.size_bytes && (event.op == Op::Pread || self.program.copy_shares_blocks);
         let is_whole = event.len.is_multiple_of(BLOCK_BYTES) || is_last;
