@@ -8,17 +8,16 @@
 //! - T4: the pages that an execve itself touches in the new address space come after the execve.
 
 mod faults;
+mod files;
 
 use std::collections::BTreeMap;
 
-use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi, io, lock, thp_disable};
-use largefolio_trace::validate::CALL_BYTES_MAX;
+use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY, abi, lock, thp_disable};
 use largefolio_trace::{Event, ExitKind, FileId, Image, Op, ThreadId, TraceError};
 
 use super::files::Inodes;
 use super::image;
 use super::kernel_event::{Call, FileRange, KernelEvent, Mapped, Timed};
-use crate::geometry::page_bytes;
 use crate::record::book::Book;
 use crate::record::layout::PAGE_BYTES;
 
@@ -40,8 +39,6 @@ const PR_SET_THP_DISABLE: u64 = libc::PR_SET_THP_DISABLE as u64;
 
 const NO_NAME: &str = "The name of a mapped file could not be found, so its memory counts as \
                        anonymous.";
-const NO_READER: &str = "A file that was read or written no longer had a name when folio looked it \
-                         up, so these calls on it are missing.";
 
 #[derive(Clone, Copy, Debug)]
 struct Thread {
@@ -205,30 +202,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
             KernelEvent::Fault { address, code } => {
                 return self.fault(tid, thread, (address, code));
             }
-            KernelEvent::FileRead { inode, device, first, end } => {
-                return self.file_read(tid, (device, inode), first, end);
-            }
-            KernelEvent::FileWrite(written) => return self.file_written(tid, written),
-            KernelEvent::DirectBegins(begun) => self.set_direct(tid, Some(begun)),
-            KernelEvent::DirectGoes { inode, is_write } => {
-                if let Some(direct) = thread.direct.filter(|begun| begun.inode == inode) {
-                    self.set_direct(tid, None);
-                    let op = if is_write { Op::Pwrite } else { Op::Pread };
-                    return self.file_moved(thread, op, io::DIRECT, direct);
-                }
-            }
-            // An msync has its own row.
-            KernelEvent::Synced { .. } if matches!(thread.call, Some((Call::Msync, _))) => {}
-            KernelEvent::Synced { inode, device } => {
-                let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
-                let all = Event { len: u64::MAX, ..Event::new(thread.id, Op::Sync) };
-                return self.book.push(Event { file: Some(file), ..all });
-            }
-            KernelEvent::Allocates { range: FileRange { inode, device, pos, len }, mode } => {
-                let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
-                let event = Event { pos, len, aux: mode, ..Event::new(thread.id, Op::Fallocate) };
-                return self.book.push(Event { file: Some(file), ..event });
-            }
             KernelEvent::Enter { call, arguments } => self.set_call(tid, Some((call, arguments))),
             KernelEvent::Exit { result } => {
                 self.set_call(tid, None);
@@ -239,6 +212,7 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
                 }
             }
             KernelEvent::Clears | KernelEvent::Mapped(_) => {}
+            _ => return self.file_event(tid, thread, &kernel_event),
         }
         Ok(())
     }
@@ -246,12 +220,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
     fn set_call(&mut self, tid: u32, call: Option<(Call, [u64; 6])>) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.call = call;
-        }
-    }
-
-    fn set_direct(&mut self, tid: u32, direct: Option<FileRange>) {
-        if let Some(thread) = self.threads.get_mut(&tid) {
-            thread.direct = direct;
         }
     }
 
@@ -374,93 +342,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         Ok(())
     }
 
-    fn file_read(
-        &mut self,
-        tid: u32,
-        (device, inode): (u64, u64),
-        first: u64,
-        end: u64,
-    ) -> Result<(), TraceError> {
-        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        // The kernel reads a few folios at a time; the events of one read have the same end.
-        let is_same = thread.read.is_some_and(|(of, earlier, its_end)| {
-            of == inode && its_end == end && first >= earlier
-        });
-        thread.read = Some((inode, first, end));
-        if is_same {
-            return Ok(());
-        }
-        let thread = *thread;
-        let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
-        // The kernel counts in its own page size.
-        let page_bytes = page_bytes() as u64;
-        let (Some(pos), Some(end)) = (first.checked_mul(page_bytes), end.checked_mul(page_bytes))
-        else {
-            return Ok(());
-        };
-        let grown = self.ends.get(&file).copied().unwrap_or(0);
-        let size_bytes = self.book.files.size_bytes(file).max(grown);
-        let len = end.min(size_bytes.max(pos)).saturating_sub(pos);
-        if len == 0 {
-            return Ok(());
-        }
-        let len = len.min(CALL_BYTES_MAX);
-        // The event does not name the descriptor: use one per file.
-        let event = Event {
-            pos,
-            len,
-            aux: u64::from(file) + 3,
-            file: Some(file),
-            ..Event::new(thread.id, Op::Pread)
-        };
-        self.book.push(event)
-    }
-
-    /// Returns a file by inode and the kernel's device number.
-    fn file_of(&mut self, pid: u32, (device, inode): (u64, u64)) -> Option<FileId> {
-        let of = (device_of(device), inode);
-        let file = self.inodes.of_descriptor(&mut self.book.files, pid, of);
-        if file.is_none() && self.inodes.is_unknown(of) {
-            self.book.warn(NO_READER);
-        }
-        file
-    }
-
-    fn file_written(&mut self, tid: u32, written: FileRange) -> Result<(), TraceError> {
-        let Some(thread) = self.threads.get_mut(&tid) else { return Ok(()) };
-        let earlier = thread.written.replace(written);
-        // ext4 reports the rest of a write with each folio.
-        let is_same = earlier.is_some_and(|earlier| {
-            earlier.inode == written.inode
-                && earlier.end() == written.end()
-                && written.pos > earlier.pos
-        });
-        let thread = *thread;
-        if is_same { Ok(()) } else { self.file_moved(thread, Op::Pwrite, 0, written) }
-    }
-
-    fn file_moved(
-        &mut self,
-        thread: Thread,
-        op: Op,
-        flags: u32,
-        moved: FileRange,
-    ) -> Result<(), TraceError> {
-        let FileRange { inode, device, pos, len } = moved;
-        if len == 0 {
-            return Ok(());
-        }
-        let Some(file) = self.file_of(thread.pid, (device, inode)) else { return Ok(()) };
-        if op == Op::Pwrite {
-            let known = self.ends.entry(file).or_default();
-            *known = moved.end().max(*known);
-        }
-        let len = len.min(CALL_BYTES_MAX);
-        let aux = u64::from(file) + 3;
-        let event = Event { pos, len, aux, flags, ..Event::new(thread.id, op) };
-        self.book.push(Event { file: Some(file), ..event })
-    }
-
     fn called(
         &mut self,
         thread: Thread,
@@ -569,11 +450,6 @@ impl<'book, 'sink> Tasks<'book, 'sink> {
         }
         self.book.push(Event { addr: old, pos: result, ..Event::new(thread.id, Op::Brk) })
     }
-}
-
-/// Converts an event's device number to `libc::makedev`'s form.
-fn device_of(number: u64) -> u64 {
-    libc::makedev(low(number >> 20), low(number & ((1 << 20) - 1)))
 }
 
 /// Returns the low 32 bits: flags and device number parts use no others.

@@ -150,16 +150,16 @@ fn each_device_has_its_own_limits_and_an_edit_of_all_replaces_them() {
     let meta = Meta { page_bytes: 4096, files: files.into(), ..Meta::default() };
     Writer::create(&path, meta).unwrap().finish().unwrap();
     this.traces = vec![path];
-    let named = this.named("this").unwrap();
+    let rules = this.named("this").unwrap();
     let pages = |kernel: &Kernel, disk| {
         let device = kernel.rules.device(disk);
         [device.ra_pages, device.io_pages]
     };
-    assert_eq!([pages(&named, ""), pages(&named, "vda")], [[2048, 320]; 2]);
-    assert_eq!(pages(&named, "loop0"), [32, 320]);
-    assert_eq!(pages(&named, "btrfs-vdb"), [1024, 32], "nothing shows the largest I/O of a btrfs");
-    assert_eq!(pages(&named, "vdz"), [32, 32]);
-    let of_disks: Vec<String> = gaps(&named, GapKind::Unread)
+    assert_eq!([pages(&rules, ""), pages(&rules, "vda")], [[2048, 320]; 2]);
+    assert_eq!(pages(&rules, "loop0"), [32, 320]);
+    assert_eq!(pages(&rules, "btrfs-vdb"), [1024, 32], "nothing shows the largest I/O of a btrfs");
+    assert_eq!(pages(&rules, "vdz"), [32, 32]);
+    let of_disks: Vec<String> = gaps(&rules, GapKind::Unread)
         .into_iter()
         .filter(|gap| gap.contains("read_ahead"))
         .collect();

@@ -1,3 +1,5 @@
+use largefolio_trace::event::io;
+
 use super::*;
 use crate::fault_probe::{LOCKED, STORE};
 
