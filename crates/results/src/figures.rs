@@ -260,8 +260,12 @@ pub fn recorded(nr_references: u64, attached: &Attached) -> String {
 }
 
 fn seconds(ns: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
-    time(ns.max(0.0).round() as u64)
+    time(whole_ns(ns))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time in ns")]
+pub(crate) const fn whole_ns(ns: f64) -> u64 {
+    ns.max(0.0).round() as u64
 }
 
 pub(crate) fn time(ns: u64) -> String {

@@ -120,6 +120,31 @@ impl Cause {
     }
 }
 
+/// Where a time shows in the resource usage of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeKind {
+    /// Address translation, while the program computes.
+    User,
+    /// The kernel's work.
+    System,
+    /// For storage: in neither.
+    Waiting,
+}
+
+impl TimeKind {
+    pub const ALL: [Self; 3] = [Self::User, Self::System, Self::Waiting];
+
+    /// Returns the kind of a term: its cause's, unless it is a cost of storage.
+    fn of(cause: Cause, term: &Term) -> Self {
+        match cause {
+            Cause::Tlb | Cause::Walk => Self::User,
+            Cause::Read => Self::Waiting,
+            Cause::Swap if term.cost.starts_with("costs.storage_") => Self::Waiting,
+            _ => Self::System,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Events {
     pub faults: u64,
@@ -225,6 +250,10 @@ pub struct Estimate {
     pub stand_ins: BTreeMap<String, Constant>,
     /// The sum with its bounds in nanoseconds; absent if a missing cost has no stand-in.
     pub total: Option<Interval>,
+    /// The parts of the sum by [`TimeKind`].
+    pub user: Option<Interval>,
+    pub system: Option<Interval>,
+    pub waiting: Option<Interval>,
     pub run: BaseTime,
     /// Difference from the reference row of the same machine, in percent of its run time.
     pub run_change: Option<Interval>,

@@ -17,7 +17,9 @@ use largefolio_linux::verify::server::Ready;
 use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, VerifyQuestion};
 use largefolio_results::figures::printable;
-use largefolio_results::verify::{PredictedChange, VerifyPrediction, VerifyResult};
+use largefolio_results::verify::{
+    MeasuredTime, MeasuredTimes, PredictedChange, VerifyPrediction, VerifyResult,
+};
 use largefolio_results::{Form, Forms as _};
 
 use self::arms::{Changed, Plain};
@@ -32,6 +34,8 @@ use crate::work::{Work, WorkKind};
 
 const NR_ROUNDS: usize = 20;
 const WALL: &str = "wall";
+const USER: &str = "user";
+const SYSTEM: &str = "system";
 /// Quantities without a better direction.
 const NEITHER: [&str; 2] = ["large folios", "server large folios"];
 
@@ -355,15 +359,21 @@ impl VerbPlan for VerifyPlan {
 impl VerifyPlan {
     /// Returns the model's prediction. Without a counted round, it covers only the plain runs.
     fn predicted(&self, rounds: &Rounds, judged: &Judged) -> Result<Option<PredictedChange>> {
-        let wall = |all: &[Compared]| all.iter().find(|one| one.name == WALL).cloned();
-        let all = wall(&verdict::compare(rounds, &self.question.metric));
-        let (Some(prediction), Some(all)) = (&self.prediction, all) else { return Ok(None) };
-        let counted = wall(&judged.compared);
-        let ratio = counted.as_ref().and_then(|wall| wall.ratio);
+        let Some(prediction) = &self.prediction else { return Ok(None) };
+        let all = verdict::compare(rounds, &self.question.metric);
+        let time = |name: &str| {
+            let of = |compared: &[Compared]| compared.iter().find(|one| one.name == name).cloned();
+            let counted = of(&judged.compared);
+            let plain = counted.as_ref().or(of(&all).as_ref()).map(|one| one.plain.median)?;
+            Some(MeasuredTime { plain_ns: plain, ratio: counted.and_then(|one| one.ratio) })
+        };
+        let (Some(wall), Some(user), Some(system)) = (time(WALL), time(USER), time(SYSTEM)) else {
+            return Ok(None);
+        };
         let line = console::status();
         line.set_message("predicting");
-        let plain_ns = counted.map_or(all.plain.median, |wall| wall.plain.median);
-        let predicted = prediction.run(plain_ns, ratio, self.question.margin);
+        let measured = MeasuredTimes { wall, user, system };
+        let predicted = prediction.run(&measured, self.question.margin);
         line.finish_and_clear();
         Ok(Some(predicted?))
     }

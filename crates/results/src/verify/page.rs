@@ -6,7 +6,7 @@ use crate::html::frame::{Basis, Page, Section, TABLE_END, figure, table_head};
 use crate::html::lanes::{Axis, Guide, Lane, Mark, Point, Shape, Side, field, key, lanes};
 use crate::html::markup::Markup;
 
-use super::prediction::PredictedChange;
+use super::prediction::{PredictedChange, PredictedTime};
 use super::result::{QuantityRow as Row, RoundRow as Round, RunRow, VerifyResult};
 use super::sentences::{self, metric_name, spread};
 use crate::page::{footer, meanings, notes, section};
@@ -73,7 +73,7 @@ fn headline(view: &VerifyResult) -> Markup {
         markup.raw("</b></li><li>changed <b>");
         markup.number(&format!("/rows/{at}/changed"), row.changed, &short(&row.unit, row.changed));
         markup.raw("</b></li>");
-        if let Some(ratio) = view.prediction.as_ref().and_then(|predicted| predicted.ratio) {
+        if let Some(ratio) = view.prediction.as_ref().and_then(|predicted| predicted.wall.ratio) {
             markup.raw("<li>predicted <b>");
             markup.number("/prediction/ratio", ratio, &percent(ratio)).raw("</b></li>");
         }
@@ -384,7 +384,7 @@ fn prediction(view: &VerifyResult, predicted: &PredictedChange) -> Section {
     let mut body = Markup::new();
     let wall = view.rows.iter().enumerate().find(|(_, row)| row.quantity == "wall");
     let measured = wall.and_then(|(at, row)| Some((at, interval(row)?)));
-    match (predicted.ratio, measured) {
+    match (predicted.wall.ratio, measured) {
         (Some(ratio), Some((at, measured))) => {
             body.append(&compared(view, ratio, predicted, at, measured));
         }
@@ -393,17 +393,13 @@ fn prediction(view: &VerifyResult, predicted: &PredictedChange) -> Section {
             body.element("p", &format!("Wall time {change}; no ratio was measured."));
         }
         (None, _) => {
-            body.element("p", &format!("{}: {}.", predicted.no_ratio(), predicted.why_none()));
+            body.element("p", &format!("Not known: {}.", predicted.why_none()));
         }
     }
-    let mut sentences = Vec::new();
-    let place = match (predicted.holds, &predicted.cannot_tell) {
-        (Some(true), _) => "The measured ratio is within the predicted bounds.".to_owned(),
-        (Some(false), _) => "The measured ratio is outside the predicted bounds.".to_owned(),
-        (None, Some(why)) => format!("The rounds cannot show whether the prediction holds: {why}."),
-        (None, None) => String::new(),
+    let line = |(name, time): (&str, &PredictedTime)| {
+        format!("Predicted {name}: {}.", time.text(|| predicted.why_none()))
     };
-    sentences.push(place);
+    let mut sentences: Vec<String> = predicted.times().map(line).into();
     sentences.push(format!("Plain: {} on {}.", predicted.kernel, predicted.machine));
     sentences.push(format!("Changed: {}.", predicted.changed_kernel));
     if !predicted.assumed.is_empty() {
@@ -421,7 +417,7 @@ fn compared(
     at: usize,
     [median, low, high]: [f64; 3],
 ) -> Markup {
-    let [least, most] = predicted.ratio_range.unwrap_or([ratio; 2]);
+    let [least, most] = predicted.wall.ratio_range.unwrap_or([ratio; 2]);
     let (axis, side) = (Axis::over([least, most, median, low, high, 1.0], ""), Side::Middle);
     let ends = sentences::interval(view.rows[at].nr_rounds);
     let tip = format!("measured: {median:.3}, {ends} {low:.3} to {high:.3}");
@@ -459,7 +455,7 @@ fn compared(
     table.number(&format!("/rows/{at}/ratio"), median, &format!("{median:.3}"));
     table.raw("</td></tr><tr>").element("th scope=\"row\"", "predicted").raw("<td>");
     table.number("/prediction/ratio", ratio, &format!("{ratio:.3}"));
-    if predicted.ratio_range.is_some() {
+    if predicted.wall.ratio_range.is_some() {
         let end = |nr: usize| format!("/prediction/ratio_range/{nr}");
         table.text(" [").number(&end(0), least, &format!("{least:.3}")).text(" .. ");
         table.number(&end(1), most, &format!("{most:.3}")).text("]");

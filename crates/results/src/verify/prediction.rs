@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use largefolio_linux::measure::bootstrap;
 use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 use largefolio_linux::verify::verdict::nr_rounds_until;
-use largefolio_sim::cost::Estimate;
+use largefolio_sim::cost::{Estimate, TimeKind};
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -17,10 +17,10 @@ use serde::Serialize;
 use super::sentences;
 use crate::{Error, Remark, running};
 
-/// Why an estimate does not apply to the measured run.
-const UNUSABLE: &str = "the estimated saving exceeds the whole measured run, so a cost in the \
-                        machine file is wrong for this run; measure this machine with folio \
-                        calibrate";
+/// Why a prediction is cut at 0.
+const CLIPPED: &str = "the estimated saving exceeds the whole measured time, so a cost in the \
+                       machine file is wrong for this run; measure this machine with folio \
+                       calibrate";
 
 /// The error if nothing can be predicted.
 const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
@@ -32,25 +32,49 @@ pub struct VerifyPrediction {
     changed: CellSpec,
 }
 
+/// The predicted change of one measured time.
+#[derive(Clone, Debug, Default, Serialize)]
+pub(super) struct PredictedTime {
+    /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not
+    /// known.
+    pub(super) difference_ns: Option<i64>,
+    /// The measured plain time plus that difference, over the plain time, at least 0.
+    pub(super) ratio: Option<f64>,
+    /// The smallest and largest ratio within the costs' bounds.
+    pub(super) ratio_range: Option<[f64; 2]>,
+    /// Why the ratio is 0 instead of less.
+    pub(super) clipped: Option<&'static str>,
+    /// Whether the measured ratio is in that range; `None` if the rounds cannot show it.
+    pub(super) holds: Option<bool>,
+    pub(super) cannot_tell: Option<String>,
+}
+
+/// The measured times that a prediction is compared with.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredTimes {
+    pub wall: MeasuredTime,
+    pub user: MeasuredTime,
+    pub system: MeasuredTime,
+}
+
+/// The plain runs' median in nanoseconds, and the ratio of changed to plain.
+#[derive(Clone, Copy, Debug)]
+pub struct MeasuredTime {
+    pub plain_ns: f64,
+    pub ratio: Option<bootstrap::Interval>,
+}
+
 #[derive(Clone, Debug, Serialize)]
 pub struct PredictedChange {
     pub(super) kernel: String,
     pub(super) changed_kernel: String,
     pub(super) rules_note: Option<String>,
     pub(super) machine: String,
-    /// Estimated time of the changed run minus the plain run's, in ns; `None` if a cost is not
-    /// known.
-    pub(super) difference_ns: Option<i64>,
-    /// The measured plain wall time plus that difference, over the plain time; `None` if that is
-    /// not a time.
-    pub(super) ratio: Option<f64>,
-    /// The smallest and largest ratio within the costs' bounds.
-    pub(super) ratio_range: Option<[f64; 2]>,
-    /// Why there is a difference but no ratio.
-    pub(super) unusable: Option<&'static str>,
-    /// Whether the measured ratio is in that range; `None` if the rounds cannot show it.
-    pub(super) holds: Option<bool>,
-    pub(super) cannot_tell: Option<String>,
+    /// Of wall time.
+    #[serde(flatten)]
+    pub(super) wall: PredictedTime,
+    pub(super) user: PredictedTime,
+    pub(super) system: PredictedTime,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
 }
@@ -90,49 +114,53 @@ impl VerifyPrediction {
         Remark::of_rules(self.plain.kernel.note.as_deref())
     }
 
-    /// Replays both; `plain_ns` and `ratio` are the measured wall time. Differences below `margin`
-    /// count as none.
+    /// Replays both. Differences below `margin` count as none.
     ///
     /// # Errors
     /// If the trace cannot be replayed.
-    pub fn run(
-        &self,
-        plain_ns: f64,
-        ratio: Option<bootstrap::Interval>,
-        margin: f64,
-    ) -> Result<PredictedChange, Error> {
+    pub fn run(&self, measured: &MeasuredTimes, margin: f64) -> Result<PredictedChange, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
         let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);
-        let change = changed.estimate.change(&plain.estimate);
-        #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
-        let difference = estimate.difference_ns.map(|ns| ns as f64);
-        // Unknown costs still have bounds.
-        let difference = difference.or(change.map(|change| change.mid));
-        let (predicted, unusable) = ratio_of(difference, plain_ns);
-        let range = change.map(|change| range(change, plain_ns));
-        let (holds, cannot_tell) = match (range, ratio) {
-            (Some(range), Some(ratio)) => place(range, predicted.unwrap_or(1.0), &ratio, margin),
-            (Some(_), None) => (None, Some("no ratio was measured".to_owned())),
-            (None, _) => (None, None),
-        };
+        let change = |kind| changed.estimate.change_of(&plain.estimate, kind);
+        let of = |kind, measured: &MeasuredTime| predicted(change(Some(kind)), measured, margin);
+        let wall = predicted(change(None), &measured.wall, margin);
         Ok(PredictedChange {
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
             rules_note: self.plain.kernel.note.clone(),
             machine: changed.machine.clone(),
-            difference_ns: estimate.difference_ns,
-            ratio: predicted,
-            ratio_range: range,
-            unusable,
-            holds,
-            cannot_tell,
+            wall: PredictedTime { difference_ns: estimate.difference_ns, ..wall },
+            user: of(TimeKind::User, &measured.user),
+            system: of(TimeKind::System, &measured.system),
             not_known: names(&[&plain.estimate, &estimate]),
             assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
         })
     }
+}
+
+/// Predicts a time from the estimated `change` and compares it with the measured one.
+fn predicted(change: Option<Interval>, measured: &MeasuredTime, margin: f64) -> PredictedTime {
+    let MeasuredTime { plain_ns, ratio: measured } = *measured;
+    let Some(change) = change else { return PredictedTime::default() };
+    #[expect(clippy::cast_possible_truncation, reason = "a time of one run in ns")]
+    let difference_ns = Some(change.mid.round() as i64);
+    if plain_ns <= 0.0 {
+        let cannot_tell = Some("the plain runs took none of this time".to_owned());
+        return PredictedTime { difference_ns, cannot_tell, ..PredictedTime::default() };
+    }
+    let (ratio, clipped) = ratio_of(change.mid, plain_ns);
+    let range = range(change, plain_ns);
+    let (holds, cannot_tell) = match measured {
+        Some(measured) => place(range, ratio, &measured, margin),
+        None => (None, Some("no ratio was measured".to_owned())),
+    };
+    // A time of 0 was never meant.
+    let holds = if clipped.is_some() { holds.map(|_| false) } else { holds };
+    let (ratio, ratio_range) = (Some(ratio), Some(range));
+    PredictedTime { difference_ns, ratio, ratio_range, clipped, holds, cannot_tell }
 }
 
 /// Returns whether the measurement is in the predicted `range`, or why that is undecidable: an
@@ -171,15 +199,11 @@ fn range(change: Interval, plain_ns: f64) -> [f64; 2] {
     [change.low, change.high].map(|ns| (1.0 + ns / plain_ns).max(0.0))
 }
 
-/// Returns the predicted ratio of wall time, or why there is none. A run cannot save more time than
-/// it takes; if the estimate says so, one of its costs is wrong for this run.
-fn ratio_of(difference_ns: Option<f64>, plain_ns: f64) -> (Option<f64>, Option<&'static str>) {
-    let ratio = difference_ns.map(|ns| 1.0 + ns / plain_ns);
-    match ratio {
-        Some(ratio) if ratio > 0.0 => (Some(ratio), None),
-        Some(_) => (None, Some(UNUSABLE)),
-        None => (None, None),
-    }
+/// Returns the predicted ratio. A run cannot save more time than it takes: if the estimate says so,
+/// one of its costs is wrong for this run, and the ratio is 0.
+fn ratio_of(difference_ns: f64, plain_ns: f64) -> (f64, Option<&'static str>) {
+    let ratio = 1.0 + difference_ns / plain_ns;
+    if ratio > 0.0 { (ratio, None) } else { (0.0, Some(CLIPPED)) }
 }
 
 /// Names the costs that either estimate lacks, without duplicates.
@@ -192,45 +216,50 @@ fn names(estimates: &[&Estimate]) -> Vec<String> {
 }
 
 impl PredictedChange {
-    /// Describes a prediction without a ratio.
-    pub(super) fn no_ratio(&self) -> &'static str {
-        if self.unusable.is_some() { "not usable" } else { "not known" }
-    }
-
     pub(super) fn why_none(&self) -> String {
-        let lacks = || format!("the machine file lacks {}", self.not_known.join(", "));
-        self.unusable.map_or_else(lacks, str::to_owned)
+        format!("the machine file lacks {}", self.not_known.join(", "))
     }
 
     pub(super) fn text(&self) -> String {
         let version = self.kernel.split('+').next().unwrap_or_default();
-        let what = format!("rules of {version}, machine {}", self.machine);
-        let mut rests = match self.assumed.as_slice() {
-            [] => String::new(),
-            assumed => format!("  depends on assumed costs: {}\n", assumed.join(", ")),
-        };
-        if self.ratio.is_some() && !self.not_known.is_empty() {
-            let names = self.not_known.join(", ");
-            let _ = writeln!(rests, "  typical values, not in the machine file: {names}");
+        let mut text =
+            format!("predicted, with the rules of {version} and machine {}:\n", self.machine);
+        for (name, time) in self.times() {
+            let _ = writeln!(text, "  {name:<12}{}", time.text(|| self.why_none()));
         }
+        if !self.assumed.is_empty() {
+            let _ = writeln!(text, "  depends on assumed costs: {}", self.assumed.join(", "));
+        }
+        if self.wall.ratio.is_some() && !self.not_known.is_empty() {
+            let names = self.not_known.join(", ");
+            let _ = writeln!(text, "  typical values, not in the machine file: {names}");
+        }
+        text
+    }
+
+    pub(super) const fn times(&self) -> [(&'static str, &PredictedTime); 3] {
+        [("wall time", &self.wall), ("user time", &self.user), ("system time", &self.system)]
+    }
+}
+
+impl PredictedTime {
+    pub(super) fn text(&self, why_none: impl Fn() -> String) -> String {
         let Some(ratio) = self.ratio else {
-            return format!(
-                "predicted: {} ({what}): {}\n{rests}",
-                self.no_ratio(),
-                self.why_none()
-            );
+            let why = self.cannot_tell.clone().unwrap_or_else(why_none);
+            return format!("not known: {why}");
         };
         let percent = |ratio: f64| format!("{:+.1}", 100.0 * (ratio - 1.0));
         let bounds = self.ratio_range.map_or_else(String::new, |[low, high]| {
             format!(" [{} .. {}]", percent(low), percent(high))
         });
+        let clipped = self.clipped.map_or(String::new(), |why| format!("; cut at -100%: {why}"));
         let place = match (self.holds, &self.cannot_tell) {
             (Some(true), _) => "; the measured ratio is within these bounds".to_owned(),
             (Some(false), _) => "; THE MEASURED RATIO IS OUTSIDE THEM".to_owned(),
             (None, Some(why)) => format!("; the rounds cannot show whether it holds: {why}"),
             (None, None) => String::new(),
         };
-        format!("predicted: wall time {}%{bounds} ({what}){place}\n{rests}", percent(ratio))
+        format!("{}%{bounds}{clipped}{place}", percent(ratio))
     }
 }
 
@@ -240,12 +269,33 @@ mod tests {
 
     #[test]
     fn no_prediction_is_of_a_time_below_zero() {
-        assert_eq!(ratio_of(Some(-25.0), 100.0), (Some(0.75), None));
-        assert_eq!(ratio_of(Some(300.0), 100.0), (Some(4.0), None));
-        assert_eq!(ratio_of(None, 100.0), (None, None));
+        assert_eq!(ratio_of(-25.0, 100.0), (0.75, None));
+        assert_eq!(ratio_of(300.0, 100.0), (4.0, None));
         for saved in [100.0, 101.0, 402.0, 1e18] {
-            assert_eq!(ratio_of(Some(-saved), 100.0), (None, Some(UNUSABLE)));
+            assert_eq!(ratio_of(-saved, 100.0), (0.0, Some(CLIPPED)));
         }
+    }
+
+    #[test]
+    fn a_clipped_prediction_is_a_miss() {
+        let change = Interval { low: -500.0, mid: -402.0, high: -20.0 };
+        let ratio = Some(bootstrap::Interval { median: 0.5, low: 0.49, high: 0.51, n: 20 });
+        let time = predicted(Some(change), &MeasuredTime { plain_ns: 100.0, ratio }, 0.01);
+        assert_eq!((time.ratio, time.holds), (Some(0.0), Some(false)));
+        let text = time.text(String::new);
+        assert!(
+            text.starts_with("-100.0% [-100.0 .. -20.0]; cut at -100%: the estimated"),
+            "{text}"
+        );
+        assert!(text.ends_with("; THE MEASURED RATIO IS OUTSIDE THEM"), "{text}");
+    }
+
+    #[test]
+    fn a_time_that_the_plain_runs_lack_has_no_ratio() {
+        let none = MeasuredTime { plain_ns: 0.0, ratio: None };
+        let time = predicted(Some(Interval::exact(7.0)), &none, 0.01);
+        assert_eq!((time.difference_ns, time.ratio), (Some(7), None));
+        assert!(time.text(String::new).starts_with("not known: the plain runs took none"));
     }
 
     #[test]
@@ -285,29 +335,5 @@ mod tests {
         assert!(of([0.85, 0.95], 0.88, 0.93, 9).1.unwrap().contains("fewer than 10"));
         assert!(of([0.5, 1.5], 0.88, 0.93, 20).1.unwrap().contains("allow both"));
         assert!(of([0.85, 0.90], 0.89, 0.95, 20).1.unwrap().contains("crosses a bound"));
-    }
-
-    #[test]
-    fn impossible_settings_are_unusable() {
-        let (ratio, unusable) = ratio_of(Some(-402.0), 100.0);
-        let predicted = PredictedChange {
-            kernel: "6.18+page=4K".to_owned(),
-            rules_note: None,
-            changed_kernel: "6.18+page=4K+thp=always".to_owned(),
-            machine: "zen4".to_owned(),
-            difference_ns: Some(-402),
-            ratio,
-            ratio_range: None,
-            unusable,
-            holds: None,
-            cannot_tell: None,
-            not_known: Vec::new(),
-            assumed: vec!["fault".to_owned()],
-        };
-        let text = predicted.text();
-        let begin =
-            "predicted: not usable (rules of 6.18, machine zen4): the estimated saving exceeds";
-        assert!(text.starts_with(begin) && !text.contains('%'), "{text}");
-        assert!(text.ends_with("depends on assumed costs: fault\n"), "{text}");
     }
 }

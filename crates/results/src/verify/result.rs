@@ -18,7 +18,7 @@ use super::prediction::PredictedChange;
 use super::sentences::{self, dropped, spread, warning};
 use crate::running;
 
-const SCHEMA_VERSION: u32 = 2;
+const SCHEMA_VERSION: u32 = 3;
 
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct QuantityRow {

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::price::{float, ns_each, quantity, rate_named};
-use super::{Cause, CauseTime, Estimate, Interval};
+use super::{Cause, CauseTime, Estimate, Interval, Term, TimeKind};
 use crate::machine::{Costs, Machine, Quantity, Unit};
 
 /// Rounding step of a run-time change: 1/10,000 of a percent.
@@ -60,20 +60,34 @@ pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
     Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
 }
 
-/// Sums all terms; `None` if a term has no bounds. The middle is `total_ns` if known, because its
-/// terms are rounded separately and the sums differ by nanoseconds.
+/// Sums the terms of a kind, or all; `None` if one has no bounds. The middle is the sum of the
+/// terms' nanoseconds if all are known: they are rounded separately.
 pub(super) fn total(
     causes: &BTreeMap<Cause, CauseTime>,
-    total_ns: Option<u64>,
+    kind: Option<TimeKind>,
 ) -> Option<Interval> {
-    let Interval { low, mid, high } = Interval::sum(by_cost(causes)?.into_values()).rounded();
-    let mid = total_ns.map_or(mid, float);
+    let Interval { low, mid, high } = Interval::sum(by_cost(causes, kind)?.into_values()).rounded();
+    let known = terms(causes, kind).try_fold(0_u64, |sum, term| Some(sum.saturating_add(term.ns?)));
+    let mid = known.map_or(mid, float);
     Some(Interval { low: low.min(mid), mid, high: high.max(mid) })
 }
 
-fn by_cost(causes: &BTreeMap<Cause, CauseTime>) -> Option<BTreeMap<&str, Interval>> {
+fn terms(
+    causes: &BTreeMap<Cause, CauseTime>,
+    kind: Option<TimeKind>,
+) -> impl Iterator<Item = &Term> {
+    let all =
+        causes.iter().flat_map(|(&cause, time)| time.terms.iter().map(move |term| (cause, term)));
+    all.filter(move |(cause, term)| kind.is_none_or(|kind| TimeKind::of(*cause, term) == kind))
+        .map(|(_, term)| term)
+}
+
+fn by_cost(
+    causes: &BTreeMap<Cause, CauseTime>,
+    kind: Option<TimeKind>,
+) -> Option<BTreeMap<&str, Interval>> {
     let mut all: BTreeMap<&str, Interval> = BTreeMap::new();
-    for term in causes.values().flat_map(|time| &time.terms) {
+    for term in terms(causes, kind) {
         let part = term.bounds?;
         let sum = all.entry(&term.cost).or_default();
         *sum = Interval {
@@ -89,7 +103,13 @@ impl Estimate {
     /// Returns the difference from an estimate for the same machine, in nanoseconds.
     #[must_use]
     pub fn change(&self, reference: &Self) -> Option<Interval> {
-        let (now, before) = (by_cost(&self.causes)?, by_cost(&reference.causes)?);
+        self.change_of(reference, None)
+    }
+
+    /// Returns the same for one kind of time, or for all.
+    #[must_use]
+    pub fn change_of(&self, reference: &Self, kind: Option<TimeKind>) -> Option<Interval> {
+        let (now, before) = (by_cost(&self.causes, kind)?, by_cost(&reference.causes, kind)?);
         let names = now.keys().chain(before.keys().filter(|name| !now.contains_key(*name)));
         let parts = names.map(|name| {
             let of = |all: &BTreeMap<&str, Interval>| all.get(name).copied().unwrap_or_default();

@@ -9,7 +9,8 @@ use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 use super::bounds;
 use super::price::{float, ns_each, ns_of, quantity};
 use super::{
-    BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks,
+    BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, TimeKind,
+    Walks,
 };
 
 #[derive(Clone, Copy)]
@@ -281,7 +282,10 @@ impl<'a> Sum<'a> {
             total_ns,
             known_ns,
             difference_ns: None,
-            total: bounds::total(&causes, total_ns),
+            total: bounds::total(&causes, None),
+            user: bounds::total(&causes, Some(TimeKind::User)),
+            system: bounds::total(&causes, Some(TimeKind::System)),
+            waiting: bounds::total(&causes, Some(TimeKind::Waiting)),
             causes,
             not_known: self.not_known,
             constants: self.constants,

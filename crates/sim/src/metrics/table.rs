@@ -414,6 +414,30 @@ pub const TOTAL: &[Metric] = &[
     Metric::new("estimate.total.high", "ns", Value::Real(|o| Some(o.estimate.total?.high))),
 ];
 
+macro_rules! time_part {
+    ($path:literal, $part:ident) => {
+        &[
+            Metric::new(concat!($path, ".low"), "ns", Value::Real(|o| Some(o.estimate.$part?.low)))
+                .later(),
+            Metric::new(concat!($path, ".mid"), "ns", Value::Real(|o| Some(o.estimate.$part?.mid)))
+                .later(),
+            Metric::new(
+                concat!($path, ".high"),
+                "ns",
+                Value::Real(|o| Some(o.estimate.$part?.high)),
+            )
+            .later(),
+        ]
+    };
+}
+
+/// The parts of the total, each with bounds.
+pub const PARTS: &[&[Metric]] = &[
+    time_part!("estimate.user", user),
+    time_part!("estimate.system", system),
+    time_part!("estimate.waiting", waiting),
+];
+
 pub const OFF_CPU: &[Metric] =
     &[Metric::new("estimate.run.off_cpu_ns", "ns", Value::Real(|o| o.estimate.run.off_cpu_ns))];
 
@@ -557,7 +581,7 @@ pub const ENDS: &[&[Metric]] = &[STRAYS, SOME, MEMORY_PARTS, BY_PROGRAM];
 
 /// Returns every metric.
 pub fn all() -> impl Iterator<Item = &'static Metric> {
-    let tables = [RESULTS, TIMES, RUN, &[TOTAL, OFF_CPU], ENDS];
+    let tables = [RESULTS, TIMES, RUN, &[TOTAL, OFF_CPU], PARTS, ENDS];
     tables.into_iter().flatten().copied().flatten()
 }
 

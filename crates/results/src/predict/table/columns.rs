@@ -89,6 +89,9 @@ pub(super) fn all() -> Vec<Column> {
         )
         .later(),
     ]);
+    for group in metrics::PARTS {
+        add(&mut columns, group);
+    }
     columns
 }
 

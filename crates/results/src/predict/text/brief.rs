@@ -1,13 +1,23 @@
 //! The table in a few lines: the numbers that decide the verdict, and those that users look for
 //! first.
 
+use largefolio_sim::cost::Estimate;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 
 use super::measures::cgroup_lines;
 use super::section::{Section, SectionLine};
-use crate::figures::{points, size};
+use crate::figures::{points, size, whole_ns};
 use crate::predict::sums::{LARGE_BYTES, large_bytes, memory_bytes};
+
+type PartOf = fn(&Estimate) -> Option<Interval>;
+
+/// The parts of the time of memory management, as `getrusage` counts them.
+pub(super) const PARTS: [(&str, PartOf); 3] = [
+    ("  in user time", |estimate| estimate.user),
+    ("  in system time", |estimate| estimate.system),
+    ("  waiting for storage", |estimate| estimate.waiting),
+];
 
 /// Returns the lines; lines that are zero in every cell are hidden.
 pub(super) fn section(rows: &[Outcome]) -> Section {
@@ -36,6 +46,10 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
     ];
     if known {
         lines.push(SectionLine::times("time of memory management", time));
+        for (label, of) in PARTS {
+            let ns = |row: &Outcome| of(&row.estimate).map(|part| whole_ns(part.mid));
+            lines.push(SectionLine::times(label, rows.iter().map(ns).collect()));
+        }
     }
     lines.extend([
         large("text", |row| (large_bytes(&row.folios.text), row.folios.text.mapped_bytes)),

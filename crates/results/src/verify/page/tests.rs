@@ -117,21 +117,27 @@ fn the_page_shows_the_prediction_with_the_measurement() {
         changed_kernel: "6.18+thp=always".to_owned(),
         rules_note: None,
         machine: "zen4".to_owned(),
-        difference_ns: Some(-1_000_000),
-        ratio: Some(0.9),
-        ratio_range: Some([0.85, 0.94]),
-        unusable: None,
-        holds: Some(false),
-        cannot_tell: None,
+        wall: PredictedTime {
+            difference_ns: Some(-1_000_000),
+            ratio: Some(0.9),
+            ratio_range: Some([0.85, 0.94]),
+            holds: Some(false),
+            ..PredictedTime::default()
+        },
+        user: PredictedTime::default(),
+        system: PredictedTime { ratio: Some(0.5), ..PredictedTime::default() },
         not_known: Vec::new(),
         assumed: vec!["fault".to_owned()],
     };
     view.prediction = Some(predicted.clone());
     let page = of(&view).unwrap().html();
     assert!(page.contains("data-at=\"/prediction/ratio\""));
-    assert!(page.contains("outside the predicted bounds") && page.contains("assumed costs: fault"));
-    (predicted.ratio, predicted.not_known) = (None, vec!["costs.walk".to_owned()]);
+    assert!(
+        page.contains("THE MEASURED RATIO IS OUTSIDE") && page.contains("assumed costs: fault")
+    );
+    assert!(page.contains("Predicted system time: -50.0%"), "{page}");
+    (predicted.wall.ratio, predicted.not_known) = (None, vec!["costs.walk".to_owned()]);
     view.prediction = Some(predicted);
     let page = of(&view).unwrap().html();
-    assert!(page.contains("not known: the machine file lacks costs.walk"));
+    assert!(page.contains("Not known: the machine file lacks costs.walk"));
 }
