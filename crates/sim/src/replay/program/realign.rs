@@ -35,7 +35,8 @@ impl Cell {
         let len = segment.end - segment.start;
         let (page, space) = (self.page(), self.memory.space(mm));
         let has_pages = !space.table.is_none(Vaddr(segment.placed).vpn(page), page.pages_in(len));
-        if has_pages || segment.placed & self.mask() != 0 {
+        // With pages larger than the recorded ones, no place may have the recorded offset.
+        if has_pages || (segment.placed | segment.start) & self.mask() != 0 {
             return Ok(());
         }
         let room = len.saturating_add(align);
