@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
-use crate::support::{Place, hold_settings, text};
+use crate::support::{Place, copy_program, hold_settings, text};
 
 const ABSURD: &str = r#"
 name = "absurd"
@@ -135,7 +135,7 @@ fn without_rights_the_rest_is_measured_and_the_missing_named() {
     let place = Place::new();
     // If other users cannot enter this directory, they cannot run the program there.
     let program = place.path("folio");
-    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), &program).unwrap();
+    copy_program(assert_cmd::cargo::cargo_bin!("folio"), &program);
     fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o777)).unwrap();
     let mut command = std::process::Command::new(&program);
     command.current_dir(place.0.path()).uid(NOBODY).gid(NOBODY);

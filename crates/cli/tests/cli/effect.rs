@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use serde_json::Value;
 
 use crate::run::{compile, has_large_folios};
-use crate::support::{Place, text};
+use crate::support::{Place, copy_program, text};
 
 #[test]
 fn warm_reports_each_file_in_every_form() {
@@ -47,7 +47,7 @@ fn killing_warm_never_changes_the_file() {
     let is_intact = |name: &str| fs::read(place.path(name)).unwrap() == original;
     for round in 0..12 {
         let name = format!("copy{round}");
-        fs::copy(place.path("p"), place.path(&name)).unwrap();
+        copy_program(place.path("p"), place.path(&name));
         let mut warm =
             place.command(&format!("warm {name}")).stdout(Stdio::null()).spawn().unwrap();
         for _ in 0..round * 40_000 {
@@ -58,7 +58,7 @@ fn killing_warm_never_changes_the_file() {
         assert!(is_intact(&name), "killed in round {round}");
         fs::remove_file(place.path(&name)).unwrap();
     }
-    fs::copy(place.path("p"), place.path("last")).unwrap();
+    copy_program(place.path("p"), place.path("last"));
     let result: Value = serde_json::from_slice(&place.run("warm --json last").stdout).unwrap();
     let row = &result["rows"][0];
     assert_eq!(row["after_bytes"], row["possible_bytes"], "{result}");
@@ -210,7 +210,7 @@ fn collapse_of_a_process_of_root_names_the_command() {
         return;
     }
     let place = Place::new();
-    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio")).unwrap();
+    copy_program(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio"));
     fs::set_permissions(place.0.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755))
         .unwrap();
     let output = Command::new("setpriv")

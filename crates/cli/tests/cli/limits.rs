@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::run::{compile, has_remapper};
-use crate::support::{self, Place, text};
+use crate::support::{self, Place, copy_program, text};
 
 /// SIGXFSZ.
 const FILE_LIMIT: i32 = 25;
@@ -29,7 +29,7 @@ fn run(place: &Place, limit: &str, args: &str) -> Output {
 #[test]
 fn a_small_stack_is_for_the_program_alone() {
     let place = Place::with_trace();
-    fs::copy("/bin/true", place.path("p")).unwrap();
+    copy_program("/bin/true", place.path("p"));
     let own = format!("maps {}", std::process::id());
     // The loader alone takes up to 16 KiB for arguments and environment.
     for kib in [64, 32] {
@@ -181,7 +181,7 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
         dir
     };
     let (bin, lib) = (dir("there/bin"), dir("there/lib/largefolio"));
-    fs::copy(folio, bin.join("folio")).unwrap();
+    copy_program(folio, bin.join("folio"));
     let library_there = lib.join("liblargefolio_preload.so");
     fs::copy(&library, &library_there).unwrap();
     fs::set_permissions(&library_there, Permissions::from_mode(0o644)).unwrap();
@@ -294,7 +294,7 @@ fn root_reads_what_others_made_without_its_rights() {
         largefolio_testkit::skipped!("only root gives up privileges");
         return;
     }
-    fs::copy("/bin/true", place.path("p")).unwrap();
+    copy_program("/bin/true", place.path("p"));
     place.done("trace gen zipf --runs 300000 -o long.folio");
     let is_waiting = |args: &str| {
         let mut child = place.command(args).stdout(Stdio::piped()).spawn().unwrap();

@@ -6,7 +6,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Child, Command, Stdio};
 
-use crate::support::{Place, is_able, text};
+use crate::support::{Place, copy_program, is_able, text};
 
 /// Clears the screen, sets the title (with C0 and C1), reverses the text direction, forges a line.
 const HOSTILE: &str = "h\x1b[2J\u{9b}31m\x1b]0;owned\x07\u{202e}\r\nforged";
@@ -133,7 +133,7 @@ fn program_names_do_not_control_the_terminal() {
     let place = Place::new();
     // The kernel's process name is the first 15 bytes of the file name.
     let name = place.path("x").with_file_name(OsStr::from_bytes(b"\x1b[2Jh\nforged\x07"));
-    fs::copy("/bin/sleep", &name).unwrap();
+    copy_program("/bin/sleep", &name);
     let running = RunningProgram(Command::new(&name).arg("1000").spawn().unwrap());
     let pid = running.0.id();
     for args in [
@@ -158,7 +158,7 @@ fn a_recording_of_a_hostile_name_prints_one_line() {
     if !is_able(&place.run("record -o probe.folio -- true")) {
         return;
     }
-    fs::copy("/bin/true", place.path("x").with_file_name(hostile(""))).unwrap();
+    copy_program("/bin/true", place.path("x").with_file_name(hostile("")));
     for args in ["record -- ./NAME", "trace info NAME.folio", "trace cat NAME.folio"] {
         let (code, printed) = output_of(&place, args);
         assert_eq!(code, Some(0), "{args}: {printed:?}");

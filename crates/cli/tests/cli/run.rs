@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::support::{self, Place, hold_settings, text};
+use crate::support::{self, Place, copy_program, hold_settings, text};
 
 /// 8 MiB of text that is all called; prints how much of it PMD entries map.
 pub(crate) const PROGRAM: &str = r#"
@@ -336,7 +336,7 @@ fn another_user_can_run_readable_programs() {
         return;
     }
     fs::set_permissions(place.0.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::copy(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio")).unwrap();
+    copy_program(assert_cmd::cargo::cargo_bin!("folio"), place.path("folio"));
     let args = "--reuid 65534 --regid 65534 --clear-groups ./folio run --verbose --heap 64K -- ./p";
     let output =
         Command::new("setpriv").current_dir(place.0.path()).args(args.split(' ')).output().unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Output;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -120,6 +120,14 @@ const CANNOT: &[&str] = &[
     "must be madvise",
     "memory is fragmented",
 ];
+
+/// Copies a program to start it. This process must not open the copy for writing: a child that
+/// another thread starts at that moment would keep it open, and nothing could execute it.
+pub(crate) fn copy_program(from: impl AsRef<Path>, to: impl AsRef<Path>) {
+    let mut command = std::process::Command::new("cp");
+    let status = command.arg("--").args([from.as_ref(), to.as_ref()]).status().unwrap();
+    assert!(status.success(), "cp: {status}");
+}
 
 /// Returns whether a command gave an answer that not every machine can give. Says loudly if this
 /// machine cannot; fails on any other error.

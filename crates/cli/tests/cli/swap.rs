@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use largefolio_testkit::swap::Swap;
 
-use crate::support::Place;
+use crate::support::{Place, copy_program};
 
 /// Command lines; `@` is the attacked name. Each ends by itself, whatever it finds.
 const VERBS: [&str; 20] = [
@@ -42,7 +42,7 @@ const SLOW: [&str; 3] = [
 #[test]
 fn no_exchange_of_names_reaches_anything_else() {
     let place = Place::with_trace();
-    fs::copy("/bin/true", place.path("true")).unwrap();
+    copy_program("/bin/true", place.path("true"));
     let is_whole = largefolio_testkit::is_whole();
     let nr_runs = if is_whole { 60 } else { 2 };
     let slow = SLOW.iter().filter(|_| is_whole);

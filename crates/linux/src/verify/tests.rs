@@ -311,7 +311,7 @@ fn a_server_that_ends_is_told_with_its_last_words() {
     let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
     assert_eq!(message, "the server exited with 3 before it was ready; it wrote: no room");
     let server = Some(
-        "echo the cause >&2; i=0; while [ $i -lt 200 ]; do echo follows $i; i=$((i + 1)); done; exit 3",
+        "echo the cause >&2; sleep 1; i=0; while [ $i -lt 200 ]; do echo follows $i; i=$((i + 1)); done; exit 3",
     );
     let message = measured(["true", "true"], server, &requested).0.unwrap_err().to_string();
     assert!(message.contains("; its first errors: the cause; it wrote last: "), "{message}");
