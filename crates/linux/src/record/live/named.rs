@@ -21,8 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::kernel_event::{KernelEvent, Mapped, Timed};
 use crate::geometry::page_bytes;
 
-/// Data bytes of a ring, a power of two: a few thousand mappings.
-const RING_BYTES: usize = 512 << 10;
+/// Data bytes of a ring, a power of two: over ten thousand mappings, of every program.
+const RING_BYTES: usize = 2 << 20;
 /// Offset of `data_head` in the head page; `data_tail` follows.
 const HEAD_OFFSET: usize = 1024;
 
