@@ -65,7 +65,7 @@ static IS_ACTIVE: AtomicBool = AtomicBool::new(false);
 thread_local! {
     static WISH: Cell<Option<Wish>> = const { Cell::new(None) };
     static HAS_TURN: Cell<bool> = const { Cell::new(false) };
-    /// The address that the kernel chose last, null if QEMU has used it.
+    /// The address that the kernel chose in this call, null if it has chosen none.
     static FOUND: Cell<*mut c_void> = const { Cell::new(ptr::null_mut()) };
 }
 
@@ -116,6 +116,8 @@ pub(crate) fn is_active() -> bool {
 
 /// Notes that the calling thread's call lets the kernel choose an address, until its turn ends.
 pub(crate) fn wish(wish: Wish) {
+    // A program may move a mapping to an address that an earlier call returned.
+    FOUND.set(ptr::null_mut());
     WISH.set(Some(wish));
 }
 
@@ -154,7 +156,7 @@ unsafe extern "C" fn mremap(
     flags: c_int,
     new: *mut c_void,
 ) -> *mut c_void {
-    let is_reserved = !new.is_null() && FOUND.replace(ptr::null_mut()) == new;
+    let is_reserved = !new.is_null() && FOUND.get() == new;
     let copies = old_len == 0 || flags & libc::MREMAP_DONTUNMAP != 0;
     if is_reserved && !copies && new_len <= old_len {
         // SAFETY: QEMU reserved this range for the move, which does not happen.

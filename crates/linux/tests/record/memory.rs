@@ -384,3 +384,27 @@ fn segments_of_system_v_are_shared_memory() {
     let gone = trace.of(Op::Munmap).into_iter().filter(|event| event.len == len);
     assert_eq!(gone.map(|event| event.addr).collect::<Vec<_>>(), [p.addr]);
 }
+
+/// Moves a mapping to a range that the program has reserved, and shrinks one that advice has split.
+const REMAPS: &str = r"
+#define _GNU_SOURCE
+#include <sys/mman.h>
+int main(void) {
+    char *from = mmap(0, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    from[5] = 1;
+    char *to = mmap(0, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mremap(from, 65536, 65536, MREMAP_MAYMOVE | MREMAP_FIXED, to) != to || to[5] != 1) return 1;
+    madvise(to, 8192, MADV_NOHUGEPAGE);
+    if (mremap(to, 65536, 32768, MREMAP_MAYMOVE) != to) return 2;
+    return mremap(to, 32768, 65536, MREMAP_MAYMOVE) == MAP_FAILED ? 0 : 3;
+}
+";
+
+#[test]
+fn a_mapping_moves_only_where_a_kernel_moves_it() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let trace = record(&compile(REMAPS, &["-O1"]).path, &[]);
+    assert_eq!(trace.outcome.ended, RecordEnd::Code(0));
+}
