@@ -132,8 +132,6 @@ pub enum TimeKind {
 }
 
 impl TimeKind {
-    pub const ALL: [Self; 3] = [Self::User, Self::System, Self::Waiting];
-
     /// Returns the kind of a term: its cause's, unless it is a cost of storage.
     fn of(cause: Cause, term: &Term) -> Self {
         match cause {

@@ -81,9 +81,9 @@ impl Walk<'_> {
             while rest.first().is_some_and(|extent| extent.page < pages.end) {
                 let parts = &rest[..nr_continuing(rest, &pages)];
                 self.extent(&vma, parts, &mut counter, &mut touched);
-                let nr_past = parts.iter().filter(|part| part.end() > pages.end).count();
-                rest = &rest[parts.len() - nr_past..];
-                if nr_past > 0 {
+                let ends_later = parts.last().is_some_and(|part| part.end() > pages.end);
+                rest = &rest[parts.len() - usize::from(ends_later)..];
+                if ends_later {
                     break;
                 }
             }

@@ -200,7 +200,7 @@ fn range(change: Interval, plain_ns: f64) -> [f64; 2] {
 }
 
 /// Returns the predicted ratio. A run cannot save more time than it takes: if the estimate says so,
-/// one of its costs is wrong for this run, and the ratio is 0.
+/// a cost is wrong for this run, and the ratio is 0.
 fn ratio_of(difference_ns: f64, plain_ns: f64) -> (f64, Option<&'static str>) {
     let ratio = 1.0 + difference_ns / plain_ns;
     if ratio > 0.0 { (ratio, None) } else { (0.0, Some(CLIPPED)) }

@@ -13,7 +13,7 @@ use crate::predict::sums::{LARGE_BYTES, large_bytes, memory_bytes};
 type PartOf = fn(&Estimate) -> Option<Interval>;
 
 /// The parts of the time of memory management, as `getrusage` counts them.
-pub(super) const PARTS: [(&str, PartOf); 3] = [
+const PARTS: [(&str, PartOf); 3] = [
     ("  in user time", |estimate| estimate.user),
     ("  in system time", |estimate| estimate.system),
     ("  waiting for storage", |estimate| estimate.waiting),
