@@ -42,6 +42,8 @@ pub struct Structure {
 pub struct Cpu {
     /// As [`Processor`] names it.
     pub name: String,
+    /// Its ID numbers, as [`Processor`] lists them.
+    pub id: Vec<String>,
     /// Whether a hypervisor is visible, `None` if unknown.
     pub is_virtual: Option<bool>,
     pub structures: Vec<Structure>,
@@ -51,7 +53,8 @@ impl Cpu {
     #[must_use]
     pub fn detect() -> Self {
         let (is_virtual, structures) = leaves::read();
-        Self { name: Processor::of(&Live).name, is_virtual, structures }
+        let Processor { name, id, .. } = Processor::of(&Live);
+        Self { name, id, is_virtual, structures }
     }
 }
 

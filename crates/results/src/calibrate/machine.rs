@@ -13,7 +13,7 @@ use largefolio_linux::calibrate::{
     Bracket, Calibration, Effort, Pages, Side, Structure, TlbLevel, step_within,
 };
 use largefolio_mm::rules::Arch;
-use largefolio_sim::machine::{Calibrated, Machine, MachineError, THIS, UnitBytes};
+use largefolio_sim::machine::{Calibrated, CpuId, Machine, MachineError, THIS, UnitBytes};
 use largefolio_sim::tlb::{
     AddressSpaces, CoalescingConfig, EntrySize, EntrySizes, MAX_ENTRIES, StructureConfig,
     TlbConfig, Ways,
@@ -117,7 +117,15 @@ pub fn machine(calibration: &Calibration) -> Result<CalibratedMachine, MachineEr
     let cpu = if calibration.cpu.name.is_empty() { "unknown CPU" } else { &calibration.cpu.name };
     let description = format!("{cpu}, measured on {} under Linux {kernel}", today());
     let description = description.replace(char::is_control, " ");
-    let tlb = tlb(calibration, &reach, is_splintered);
+    let known = listed(calibration)?;
+    let tlb = tlb(calibration, &reach, is_splintered, known.as_ref());
+    let contradicted = reach.iter().any(|reach| reach.pages == Pages::Base && reach.agrees() == Some(false));
+    if let Some(known) = known.as_ref().filter(|_| contradicted) {
+        notes.push(format!(
+            "Where the curve contradicts CPUID, the file has the structures of {}, which lists this CPU.",
+            known.name
+        ));
+    }
     let machine = Machine {
         nr_cpus: None,
         name: THIS.to_owned(),
@@ -242,9 +250,54 @@ impl Reach {
     }
 }
 
-fn tlb(calibration: &Calibration, reach: &[Reach], is_splintered: bool) -> TlbConfig {
-    let of =
-        |place: TlbLevel, entries| structures(calibration, reach, place, entries, is_splintered);
+/// Returns the built-in machine that lists this very CPU, if any.
+fn listed(calibration: &Calibration) -> Result<Option<Machine>, MachineError> {
+    let nearest = CpuId::new(calibration.cpu.id.iter().map(String::as_str)).nearest()?;
+    Ok(nearest.is_listed.then_some(nearest.machine))
+}
+
+/// Returns the structures of a place that `machine` has from documents, if the curve contradicts
+/// CPUID: a register can be too narrow for the number, and a hypervisor can report another CPU's.
+fn corrected(
+    machine: Option<&Machine>,
+    reach: &[Reach],
+    place: TlbLevel,
+    is_splintered: bool,
+) -> Option<Vec<StructureConfig>> {
+    let tlb = &machine?.tlb;
+    let all = match place {
+        TlbLevel::L1Data => &tlb.l1_data,
+        TlbLevel::L1Instruction => &tlb.l1_instruction,
+        TlbLevel::L2Data => &tlb.l2_data,
+        TlbLevel::L2Instruction => &tlb.l2_instruction,
+        TlbLevel::L2 => &tlb.l2,
+    };
+    let of_place = |reach: &&Reach| reach.place == place && reach.pages == Pages::Base;
+    let found = reach.iter().find(of_place)?;
+    let (false, Some(entries)) = (found.agrees()?, found.documented) else { return None };
+    let of = |known: &StructureConfig| StructureConfig {
+        sizes: if is_splintered { entry_sizes(&[4096]) } else { known.sizes.clone() },
+        source: format!(
+            "CPUID says {entries} entries, which the measured curve contradicts; {}",
+            known.source
+        ),
+        ..known.clone()
+    };
+    let held = all.iter().filter(|known| !is_splintered || known.sizes.orders(running::page()) & 1 == 1);
+    let corrected: Vec<StructureConfig> = held.map(of).collect();
+    (!corrected.is_empty()).then_some(corrected)
+}
+
+fn tlb(
+    calibration: &Calibration,
+    reach: &[Reach],
+    is_splintered: bool,
+    listed: Option<&Machine>,
+) -> TlbConfig {
+    let of = |place: TlbLevel, entries| {
+        corrected(listed, reach, place, is_splintered)
+            .unwrap_or_else(|| structures(calibration, reach, place, entries, is_splintered))
+    };
     let shared = calibration.cpu.structures.iter().any(|known| known.place == TlbLevel::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
     if shared {

@@ -56,7 +56,12 @@ fn zen() -> Vec<Structure> {
 fn calibration() -> Calibration {
     let rate = |unit_bytes, ns| Rate { unit_bytes, figure: figure(ns) };
     Calibration {
-        cpu: Cpu { name: "a CPU".to_owned(), is_virtual: Some(true), structures: zen() },
+        cpu: Cpu {
+            name: "a CPU".to_owned(),
+            is_virtual: Some(true),
+            structures: zen(),
+            ..Cpu::default()
+        },
         clock_ghz: Some(spread(3.5)),
         curves: vec![
             curve(Side::Data, Pages::Base, (72, 2048)),
@@ -115,6 +120,28 @@ fn measured_numbers_are_marked_measured_and_the_rest_assumed_with_the_reason() {
     let walker = &machine.tlb.walker;
     assert_eq!((walker.l2.0, walker.llc.0, walker.is_virtual), (1 << 20, 12 << 20, true));
     assert!((machine.costs.clear[0].gb_per_s - 10.24).abs() < 1e-9);
+}
+
+#[test]
+fn a_listed_cpu_has_its_documented_structures_where_the_curve_contradicts_cpuid() {
+    let mut calibration = calibration();
+    // Zen 5 has 4,096 entries, and twelve bits of CPUID for their number.
+    for known in &mut calibration.cpu.structures {
+        if known.place == TlbLevel::L2Data {
+            known.entries = 128;
+        }
+    }
+    let entries = |machine: &Machine| machine.tlb.l2_data[0].entries;
+    assert_eq!(entries(&written(&calibration)), 128);
+    calibration.cpu.id = ["AuthenticAMD", "26", "2"].map(str::to_owned).to_vec();
+    let machine = written(&calibration);
+    assert_eq!(entries(&machine), 4096);
+    let source = &machine.tlb.l2_data[0].source;
+    assert!(source.starts_with("CPUID says 128 entries, which the measured curve"), "{source}");
+    // The curve has level 1's step where CPUID says.
+    assert_eq!(machine.tlb.l1_data[0].entries, 72);
+    let comment = super::machine(&calibration).unwrap().comment(Effort::Full);
+    assert!(comment.contains("the file has the structures of zen5"), "{comment}");
 }
 
 #[test]
