@@ -17,6 +17,7 @@ mod curve;
 mod kernel;
 mod loads;
 mod operations;
+mod returned;
 mod rounds;
 mod step;
 mod storage;
@@ -158,6 +159,8 @@ pub struct Calibration {
     /// Map counts and owner words. Empty here, because measuring them needs the model's code.
     pub mapcounts: MapcountCosts,
     pub clear: Vec<Rate>,
+    /// First touch of a PMD folio whose memory the host may have to back again.
+    pub returned: Option<Figure>,
     pub copy: Vec<Rate>,
     pub storage: Storage,
     pub missing: Vec<String>,
@@ -176,6 +179,12 @@ impl Calibration {
     ) -> Result<Self, CalibrateError> {
         let caches = host::caches(&Live);
         let mut calibration = Self { cpu: Cpu::detect(), caches, ..Self::default() };
+        // First: what the other steps free takes minutes to return.
+        progress("memory that was returned to the host");
+        match returned::measure(effort.nr_rounds().div_ceil(3)) {
+            Ok(returned) => calibration.returned = returned,
+            Err(error) => calibration.missing.push(format!("memory returned to a host: {error}")),
+        }
         progress("faults, fork and unmapping");
         calibration.kernel = kernel::measure(effort.kernel_rounds(), effort.part())?;
         calibration.clock_ghz = calibration.kernel.pace.as_ref().map(|pace| pace.clock_ghz);

@@ -6,6 +6,7 @@
 pub(crate) mod family;
 pub mod memory_sample;
 pub mod output;
+pub mod settings;
 
 use std::io;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};

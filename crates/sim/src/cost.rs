@@ -37,7 +37,7 @@ use largefolio_mm::counters::mapcounts::MapcountUpdates;
 use serde::{Deserialize, Serialize};
 
 use crate::interval::Interval;
-use crate::machine::{Costs, Machine, Unit};
+use crate::machine::{Costs, Machine, TimeErrors, Unit};
 use crate::tlb::WalkCounters;
 
 pub use count::Mark;
@@ -149,6 +149,8 @@ pub struct Events {
     /// Faults that also mapped the cached pages around them.
     pub faults_around: u64,
     pub folios_allocated: u64,
+    /// PMD folios of anonymous memory allocated by faults.
+    pub pmds_allocated: u64,
     pub entries_mapped: u64,
     pub batches_mapped: u64,
     pub entries_forked: u64,
@@ -170,7 +172,8 @@ pub struct Events {
     pub copied: BTreeMap<u64, u64>,
     pub read: ReadEvents,
     pub swap: SwapEvents,
-    pub l2_hits: u64,
+    /// Level-2 hits that the program waits for, and those that overlap with its work.
+    pub l2_hits: [u64; 2],
     pub walks: WalkCounters,
     /// Whether chained walks are known. Otherwise any data walk may be chained.
     pub has_links: bool,
@@ -255,6 +258,9 @@ pub struct Estimate {
     pub run: BaseTime,
     /// Difference from the reference row of the same machine, in percent of its run time.
     pub run_change: Option<Interval>,
+    /// The machine's errors, which the bounds of changes contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<TimeErrors>,
 }
 
 impl Estimate {
@@ -272,7 +278,7 @@ impl Estimate {
     ///     range: None,
     /// };
     /// let costs = Costs { fault: Some(fault), ..Costs::default() };
-    /// let events = Events { faults: 1_000, l2_hits: 7, ..Events::default() };
+    /// let events = Events { faults: 1_000, l2_hits: [7, 0], ..Events::default() };
     /// let estimate = Estimate::new(&events, &costs, Walks::Native);
     /// assert_eq!(estimate.causes[&Cause::Fault].ns, Some(900_000));
     /// assert_eq!(estimate.causes[&Cause::Tlb].ns, None);

@@ -36,6 +36,7 @@ mod builtin;
 mod costs;
 mod cpu;
 mod error;
+mod errors;
 mod load;
 mod this;
 
@@ -54,6 +55,7 @@ pub use costs::{
 };
 pub use cpu::{CpuId, Nearest};
 pub use error::{Contradiction, MachineError};
+pub use errors::{COVERAGE, FLOOR_PERCENT, TimeErrors};
 pub use this::{THIS, this_path};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -75,6 +77,8 @@ pub struct Machine {
     /// The calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
     pub calibrated: Option<Calibrated>,
     pub costs: Costs,
+    /// How far predicted times are from measured ones, if a bank of programs was measured.
+    pub errors: Option<TimeErrors>,
 }
 
 /// Maximum number of CPUs: Linux's limit on arm64, and half of its limit on x86-64.

@@ -47,7 +47,18 @@ pub(super) struct Reach {
 impl CalibratedMachine {
     pub fn add(&mut self, earlier: &Machine) {
         let nr = earlier.calibrated.as_ref().map_or(0, |calibrated| calibrated.nr);
+        if self.machine.cpu == earlier.cpu {
+            self.machine.errors.clone_from(&earlier.errors);
+        }
+        let far_apart = merge::far_apart(&self.machine.costs, &earlier.costs);
         if merge::add(&mut self.machine, earlier) {
+            if !far_apart.is_empty() {
+                self.notes.push(format!(
+                    "Some costs differ threefold from the earlier calibrations', so the machine was \
+                     not the same (a busy host, another clock), and their ranges are wide: {}.",
+                    far_apart.join("; ")
+                ));
+            }
             self.notes.push(format!(
                 "Costs are the mean of {} calibrations, and their ranges contain all of them; \
                  folio calibrate --fresh discards the earlier ones.",
@@ -119,7 +130,8 @@ pub fn machine(calibration: &Calibration) -> Result<CalibratedMachine, MachineEr
     let description = description.replace(char::is_control, " ");
     let known = listed(calibration)?;
     let tlb = tlb(calibration, &reach, is_splintered, known.as_ref());
-    let contradicted = reach.iter().any(|reach| reach.pages == Pages::Base && reach.agrees() == Some(false));
+    let contradicted =
+        reach.iter().any(|reach| reach.pages == Pages::Base && reach.agrees() == Some(false));
     if let Some(known) = known.as_ref().filter(|_| contradicted) {
         notes.push(format!(
             "Where the curve contradicts CPUID, the file has the structures of {}, which lists this CPU.",
@@ -137,6 +149,7 @@ pub fn machine(calibration: &Calibration) -> Result<CalibratedMachine, MachineEr
         costs: costs::costs(calibration, &stand_in.costs, &tlb, is_splintered),
         tlb,
         calibrated: Some(Calibrated { kernel, nr: 1 }),
+        errors: None,
     };
     Ok(CalibratedMachine { machine, notes, reach })
 }
@@ -262,7 +275,6 @@ fn corrected(
     machine: Option<&Machine>,
     reach: &[Reach],
     place: TlbLevel,
-    is_splintered: bool,
 ) -> Option<Vec<StructureConfig>> {
     let tlb = &machine?.tlb;
     let all = match place {
@@ -276,15 +288,13 @@ fn corrected(
     let found = reach.iter().find(of_place)?;
     let (false, Some(entries)) = (found.agrees()?, found.documented) else { return None };
     let of = |known: &StructureConfig| StructureConfig {
-        sizes: if is_splintered { entry_sizes(&[4096]) } else { known.sizes.clone() },
         source: format!(
             "CPUID says {entries} entries, which the measured curve contradicts; {}",
             known.source
         ),
         ..known.clone()
     };
-    let held = all.iter().filter(|known| !is_splintered || known.sizes.orders(running::page()) & 1 == 1);
-    let corrected: Vec<StructureConfig> = held.map(of).collect();
+    let corrected: Vec<StructureConfig> = all.iter().map(of).collect();
     (!corrected.is_empty()).then_some(corrected)
 }
 
@@ -295,8 +305,8 @@ fn tlb(
     listed: Option<&Machine>,
 ) -> TlbConfig {
     let of = |place: TlbLevel, entries| {
-        corrected(listed, reach, place, is_splintered)
-            .unwrap_or_else(|| structures(calibration, reach, place, entries, is_splintered))
+        corrected(listed, reach, place)
+            .unwrap_or_else(|| structures(calibration, reach, place, entries))
     };
     let shared = calibration.cpu.structures.iter().any(|known| known.place == TlbLevel::L2);
     let (mut l2, mut l2_instruction, mut l2_data) = (Vec::new(), Vec::new(), Vec::new());
@@ -344,7 +354,6 @@ fn structures(
     reach: &[Reach],
     place: TlbLevel,
     otherwise: u32,
-    is_splintered: bool,
 ) -> Vec<StructureConfig> {
     let known = calibration.cpu.structures.iter().filter(|known| known.place == place);
     let mut all: Vec<&Structure> = known.collect();
@@ -352,46 +361,32 @@ fn structures(
     let first = all.iter().find(|known| known.page_bytes == [4096]).copied();
     let second = all.iter().find(|known| known.page_bytes == [2 << 20]).copied();
     let is_one = matches!((first, second), (Some(a), Some(b)) if a.entries == b.entries);
-    let is_narrow = is_splintered || is_one;
-    all.retain(|known| !is_narrow || known.page_bytes.contains(&4096));
+    all.retain(|known| !is_one || known.page_bytes.contains(&4096));
     let is_held = all.iter().any(|known| known.page_bytes.contains(&4096));
     if !is_held {
-        return vec![measured_structure(reach, place, otherwise, is_splintered)];
+        return vec![measured_structure(reach, place, otherwise)];
     }
     let of = |known: &Structure| {
         let ways = known.ways.filter(|&ways| known.entries.is_multiple_of(ways.max(1)));
-        let sizes = match (is_splintered, is_one) {
-            (true, _) => entry_sizes(&[4096]),
-            (false, true) => EntrySizes::Any,
-            (false, false) => entry_sizes(&known.page_bytes),
-        };
+        let sizes = if is_one { EntrySizes::Any } else { entry_sizes(&known.page_bytes) };
         StructureConfig {
             name: format!("{place:?}"),
             entries: known.entries.clamp(1, MAX_ENTRIES),
             ways: ways.map_or(Ways::Full, Ways::Number),
             sizes,
-            source: source_of(known, is_splintered, is_one),
-            assumed: is_one && !is_splintered,
+            source: source_of(known, is_one),
+            assumed: is_one,
         }
     };
     all.into_iter().map(of).collect()
 }
 
-fn source_of(known: &Structure, is_splintered: bool, is_one: bool) -> String {
-    let sizes = match (is_splintered, is_one) {
-        (true, _) => "; 4K only, because 2M folios reach no further (measured)",
-        (false, true) => "; one structure for 4K and 2M assumed",
-        (false, false) => "",
-    };
+fn source_of(known: &Structure, is_one: bool) -> String {
+    let sizes = if is_one { "; one structure for 4K and 2M assumed" } else { "" };
     format!("{}{sizes}", known.leaf)
 }
 
-fn measured_structure(
-    reach: &[Reach],
-    place: TlbLevel,
-    otherwise: u32,
-    is_splintered: bool,
-) -> StructureConfig {
+fn measured_structure(reach: &[Reach], place: TlbLevel, otherwise: u32) -> StructureConfig {
     let of = |reach: &&Reach| reach.place == place && reach.pages == Pages::Base;
     let step = reach.iter().find(of).and_then(|reach| reach.measured);
     let entries = step.and_then(|step| u32::try_from(step.last).ok());
@@ -405,7 +400,7 @@ fn measured_structure(
         name: format!("{place:?}"),
         entries: entries.unwrap_or(otherwise).clamp(1, MAX_ENTRIES),
         ways: Ways::Full,
-        sizes: if is_splintered { entry_sizes(&[4096]) } else { EntrySizes::Any },
+        sizes: EntrySizes::Any,
         source,
         assumed: true,
     }

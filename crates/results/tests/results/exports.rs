@@ -89,6 +89,7 @@ fn before() -> Outcome {
             walk_refs_pud: 19_662,
             walk_refs_pmd: 19_662,
             walk_refs_pte: 19_662,
+            chained_hits: 0,
             walk_kinds: walk_kinds(),
         },
         anon_sizes: BTreeMap::new(),
@@ -141,7 +142,7 @@ fn costs() -> Costs {
 }
 
 fn estimate(faults: u64, costs: &Costs) -> Estimate {
-    let events = Events { faults, l2_hits: 1_021_740, ..Events::default() };
+    let events = Events { faults, l2_hits: [1_021_740, 0], ..Events::default() };
     Estimate::new(&events, costs, Walks::Native)
 }
 

@@ -5,13 +5,14 @@
 //! - B2: two costs have independent errors ([`Interval::sum`]).
 //! - B3: an unknown cost is replaced by [`STAND_IN`]'s, with bounds a factor of [`STAND_IN_WITHIN`]
 //!   away.
+//! - B4: the bounds of a run's change also contain the machine's errors ([`TimeErrors`]).
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use super::price::{float, ns_each, quantity, rate_named};
 use super::{Cause, CauseTime, Estimate, Interval, Term, TimeKind};
-use crate::machine::{Costs, Machine, Quantity, Unit};
+use crate::machine::{Costs, FLOOR_PERCENT, Machine, Quantity, TimeErrors, Unit};
 
 /// Rounding step of a run-time change: 1/10,000 of a percent.
 const PARTS: f64 = 1e4;
@@ -126,13 +127,26 @@ impl Estimate {
         self.run_change = self.run_change_from(reference);
     }
 
+    /// Widens the bounds of a change by the machine's errors (B4). `floor` is
+    /// [`FLOOR_PERCENT`] of the run, in the change's unit.
+    #[must_use]
+    pub fn widened(&self, change: Interval, floor: f64, kind: Option<TimeKind>) -> Interval {
+        let Some(errors) = &self.errors else { return change };
+        let error = match kind {
+            None | Some(TimeKind::Waiting) => errors.total,
+            Some(TimeKind::User) => errors.user,
+            Some(TimeKind::System) => errors.system,
+        };
+        TimeErrors::widen(change, floor, error)
+    }
+
     /// Returns the difference from an estimate for the same machine, in percent of its run time.
     /// `None` if unknown, or if the saving would exceed the run time.
     #[must_use]
     pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;
         let change = self.change(reference)?;
-        let share = change.over(base).times(100.0);
+        let share = self.widened(change.over(base).times(100.0), FLOOR_PERCENT, None);
         let saved = (-change.low).max(0.0);
         let most = match reference.run.source {
             super::BaseSource::Estimated => saved / (reference.run.ns.low + saved),

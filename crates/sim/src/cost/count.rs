@@ -31,6 +31,7 @@ impl Mark {
             faults: now.pgfault - then.pgfault,
             faults_around: now.nr_around - then.nr_around,
             folios_allocated: allocated(now) - allocated(then),
+            pmds_allocated: now.thp_fault_alloc - then.thp_fault_alloc,
             entries_mapped: set.saturating_sub(entries_forked),
             batches_mapped: (now.nr_batches_set - then.nr_batches_set)
                 .saturating_sub(now.nr_batches_forked - then.nr_batches_forked),

@@ -54,6 +54,10 @@ impl<'a> Sum<'a> {
                     let folios = nr(events.folios_allocated, "folios allocated");
                     one("folio_alloc", &costs.folio_alloc, folios);
                 }
+                if costs.host_backing.is_some() {
+                    let folios = nr(events.pmds_allocated, "PMD folios");
+                    one("host_backing", &costs.host_backing, folios);
+                }
             }
             Cause::Map => {
                 if costs.map_batch.is_some() {
@@ -70,7 +74,7 @@ impl<'a> Sum<'a> {
                 self.unmap(events);
                 self.mapcounts(cause, &events.mapcounts_unmapped);
             }
-            Cause::Tlb => one("l2_hit", &costs.l2_hit, nr(events.l2_hits, "level-2 hits")),
+            Cause::Tlb => self.l2_hits(events),
             Cause::Clear => self.by_unit(cause, "clear", &costs.clear, &events.cleared),
             Cause::Copy => self.by_unit(cause, "copy", &costs.copy, &events.copied),
             Cause::Read => self.read(events),
@@ -292,6 +296,7 @@ impl<'a> Sum<'a> {
             stand_ins: self.stand_ins,
             run: BaseTime::default(),
             run_change: None,
+            errors: None,
         }
     }
 }

@@ -50,6 +50,7 @@ fn events() -> Events {
         pmds_unmapped: 0,
         large_unmapped: 1,
         folios_allocated: 9,
+        pmds_allocated: 0,
         batches_mapped: 7,
         pmds_forked: 1,
         batches_forked: 2,
@@ -71,7 +72,7 @@ fn events() -> Events {
             late_ns: Some(22),
         },
         swap: SwapEvents::default(),
-        l2_hits: 1_001,
+        l2_hits: [1_001, 0],
         walks: WalkCounters {
             chained: kind(5, [5, 3, 2], [1, 0, 0]),
             overlapped: kind(40, [40, 30, 10], [0, 20, 0]),
@@ -288,7 +289,7 @@ fn differences_are_against_the_reference_and_absent_where_one_is_not_known() {
 
 #[test]
 fn absurd_counts_saturate() {
-    let events = Events { faults: u64::MAX, l2_hits: u64::MAX, ..events() };
+    let events = Events { faults: u64::MAX, l2_hits: [u64::MAX; 2], ..events() };
     let estimate = Estimate::new(&events, &costs(), Walks::Native);
     assert_eq!(estimate.total_ns, Some(u64::MAX));
     let timing = Timing::new(&costs()).unwrap();

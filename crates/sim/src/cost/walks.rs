@@ -14,6 +14,34 @@ use crate::tlb::{KindCounters, Lines};
 const FETCH: &str = "walk_fetch";
 
 impl Sum<'_> {
+    /// Adds level-2 hits. Those of fetches, and of data whose address was just loaded, delay the
+    /// program; of the others, it waits for the same share as of walks beside others.
+    pub(super) fn l2_hits(&mut self, events: &Events) {
+        let costs = self.costs;
+        let [waited, beside] = events.l2_hits;
+        let whole = Part { ns: Some(1.0), bounds: Some(Interval::exact(1.0)) };
+        for (nr, is_beside, of) in
+            [(waited, false, "level-2 hits"), (beside, true, "overlapping level-2 hits")]
+        {
+            if nr == 0 {
+                continue;
+            }
+            let time = self.part("l2_hit", costs.l2_hit.as_ref(), nr);
+            let share = if is_beside {
+                self.part("walk_beside", costs.walk_beside.as_ref(), 1).or_whole(!events.has_links)
+            } else {
+                whole
+            };
+            self.push(Cause::Tlb, "l2_hit", (nr, of), time.by(share));
+        }
+    }
+
+    fn push(&mut self, cause: Cause, name: &str, (events, of): (u64, &str), whole: Part) {
+        let (cost, ns) = (full_name(name), whole.ns.map(whole_ns));
+        let term = Term { cost, of: of.to_owned(), events, ns, bounds: whole.bounds };
+        self.terms.entry(cause).or_default().push(term);
+    }
+
     pub(super) fn walks(&mut self, events: &Events, walks: Walks) {
         let (costs, counted) = (self.costs, &events.walks);
         let shares = [
@@ -34,11 +62,7 @@ impl Sum<'_> {
                 }
                 None => Part { ns: Some(1.0), bounds: Some(Interval::exact(1.0)) },
             };
-            let whole = latency.by(share);
-            let ns = whole.ns.map(whole_ns);
-            let (cost, of, bounds) = (full_name(name), of.to_owned(), whole.bounds);
-            let term = Term { cost, of, events: kind.walks, ns, bounds };
-            self.terms.entry(Cause::Walk).or_default().push(term);
+            self.push(Cause::Walk, name, (kind.walks, of), latency.by(share));
         }
     }
 

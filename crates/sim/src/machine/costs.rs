@@ -213,6 +213,9 @@ pub struct Costs {
     pub fault_around: Option<Quantity>,
     /// Allocation of a folio of any size. If absent, `fault` includes it.
     pub folio_alloc: Option<Quantity>,
+    /// What a virtual machine's host adds to the first touch of a PMD folio whose memory it had
+    /// taken back. If absent, no host takes memory back.
+    pub host_backing: Option<Quantity>,
     /// Setting PTEs of one folio together, regardless of their number. If absent, `map_entry`
     /// includes it.
     pub map_batch: Option<Quantity>,
@@ -330,6 +333,7 @@ quantities! {
     fault: Time,
     fault_around: Time,
     folio_alloc: Time,
+    host_backing: Time,
     map_batch: Time,
     map_entry: Time,
     fork_entry: Time,

@@ -69,6 +69,8 @@ pub enum Contradiction {
     NoSource { place: String },
     #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },
+    #[error("errors: total, user and system are multiples of a scale; expected 0 to 1000")]
+    Errors,
 }
 
 fn short(value: f64) -> String {
@@ -90,6 +92,7 @@ impl Contradiction {
             Self::CostUnit { place, .. } => format!("{place}.unit"),
             Self::NoSource { place } => format!("{place}.source"),
             Self::RateOrder { place } => format!("{place}.size"),
+            Self::Errors => "errors.total".to_owned(),
         }
     }
 }

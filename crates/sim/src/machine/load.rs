@@ -11,7 +11,7 @@ use crate::tlb::TlbConfig;
 use super::builtin::MACHINES;
 use super::costs::{Costs, Quantity, Unit};
 use super::error::{Contradiction, MachineError};
-use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX};
+use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX, TimeErrors};
 use crate::datafile::{DataFileError, line_of, parse};
 
 /// The file's syntax. A file based on another machine may omit that machine's values.
@@ -41,6 +41,8 @@ struct MachineFile {
     tlb: Option<TlbConfig>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calibrated: Option<Calibrated>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    errors: Option<TimeErrors>,
     #[serde(default)]
     costs: Costs,
 }
@@ -108,6 +110,7 @@ impl Machine {
             nr_cpus: self.nr_cpus.clone(),
             tlb: Some(self.tlb.clone()),
             calibrated: self.calibrated.clone(),
+            errors: self.errors.clone(),
             costs: self.costs.clone(),
         };
         let origin = format!("the machine file of {}", self.name);
@@ -153,6 +156,7 @@ impl MachineFile {
             tlb: self.tlb.or_else(|| Some(base?.tlb.clone())).ok_or(missing("tlb"))?,
             calibrated: self.calibrated,
             costs,
+            errors: self.errors,
         };
         machine.check()?;
         Ok(machine)
@@ -186,6 +190,9 @@ impl Machine {
             cpus.check()?;
         }
         self.tlb.check(&self.page_sizes)?;
+        if self.errors.as_ref().is_some_and(|errors| !errors.check()) {
+            return Err(Contradiction::Errors);
+        }
         self.costs.check()
     }
 }

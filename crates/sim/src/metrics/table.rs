@@ -223,6 +223,7 @@ pub const TLB: [&[Metric]; 5] = [
         tlb!("entries", walk_refs_pud),
         tlb!("entries", walk_refs_pmd),
         tlb!("entries", walk_refs_pte),
+        tlb!("references", chained_hits),
     ],
     walk_kind!("chained", chained, "walks after another walk"),
     walk_kind!("beside", overlapped, "overlapping walks"),

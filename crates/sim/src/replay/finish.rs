@@ -124,7 +124,8 @@ impl Cell {
             }
         });
         let walks = self.spec.walks.on(&self.spec.machine);
-        Estimate::new(events, costs, walks).of_run(run, costs)
+        let errors = self.spec.machine.errors.clone();
+        Estimate { errors, ..Estimate::new(events, costs, walks).of_run(run, costs) }
     }
 
     fn collapses(&self) -> Collapses {
@@ -194,7 +195,7 @@ impl Cell {
         Events {
             swap: SwapEvents { is_on_disk, ..counted.swap },
             read: self.counted.reads.counts(),
-            l2_hits: self.tlb().l2_hits(),
+            l2_hits: self.tlb().l2_hits_by_wait(),
             walks: self.tlb().walk_kinds,
             has_links: self.has_links,
             ..counted

@@ -23,7 +23,7 @@ use crate::replay::hardware::{Cpu, Hardware, HardwareThread, Reference, Slot, wa
 use crate::replay::observers::keeper::Stacks;
 use crate::replay::program::ProcessNr;
 use crate::replay::program::space::SpaceNr;
-use crate::tlb::{Rows, Side, Tlb, Walk};
+use crate::tlb::{Lookup, Rows, Side, Tlb, Walk};
 
 const EXEC: u8 = Op::Exec as u8;
 const READ: u8 = Op::Read as u8;
@@ -170,6 +170,9 @@ impl Cell {
         let cpu = self.hardware.run(slot);
         cpu.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);
         let lookup = cpu.tlb.lookup_run(kind.side, vpn, kind.tlb, count);
+        if lookup == Lookup::L2 && link > 0 && kind.side == Side::Data {
+            cpu.tlb.count_chained_hit();
+        }
         if let Some(stacks) = &cpu.stacks
             && !stacks.of(kind.side).is_top(cpu.tlb.tagged(vpn), kind.tlb)
         {

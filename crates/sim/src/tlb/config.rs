@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use largefolio_mm::units::PageSize;
+use largefolio_mm::units::{Order, PageSize};
 use serde::{Deserialize, Serialize};
 
 use super::access::Side;
@@ -99,6 +99,13 @@ impl TlbConfig {
             }
         }
         coalescing
+    }
+
+    /// Returns the order of a host's page, if this is a virtual machine.
+    pub(super) fn host_order(&self, page: PageSize) -> Option<Order> {
+        let host = self.walker.is_virtual.then_some(self.walker.host_page)?;
+        // A host with smaller pages than the machine's: entries cover a part of a page.
+        Some(host.order(page).unwrap_or(Order::ZERO))
     }
 
     /// Rejects impossible TLBs.

@@ -51,6 +51,8 @@ pub struct Counters {
     pub walk_refs_pud: u64,
     pub walk_refs_pmd: u64,
     pub walk_refs_pte: u64,
+    /// Level-2 hits of the data side whose address a recent row loaded.
+    pub chained_hits: u64,
     /// Walks by their kind of wait, and where their cache lines were found.
     pub walk_kinds: WalkCounters,
 }
@@ -102,6 +104,13 @@ impl Counters {
         self.instruction.l2_hits() + self.data.l2_hits()
     }
 
+    /// Returns the level-2 hits that the program waits for, and those that overlap with its work.
+    #[must_use]
+    pub const fn l2_hits_by_wait(&self) -> [u64; 2] {
+        let waited = self.instruction.l2_hits() + self.chained_hits;
+        [waited, self.l2_hits() - waited]
+    }
+
     pub(super) const fn count_steps(&mut self, steps: Steps) {
         self.walk_refs_pgd += steps.pgd;
         self.walk_refs_pud += steps.pud;
@@ -132,6 +141,7 @@ impl AddAssign for Counters {
         self.walk_refs_pud += other.walk_refs_pud;
         self.walk_refs_pmd += other.walk_refs_pmd;
         self.walk_refs_pte += other.walk_refs_pte;
+        self.chained_hits += other.chained_hits;
         self.walk_kinds += other.walk_kinds;
     }
 }
@@ -163,6 +173,7 @@ impl Sub for Counters {
             walk_refs_pud: self.walk_refs_pud - before.walk_refs_pud,
             walk_refs_pmd: self.walk_refs_pmd - before.walk_refs_pmd,
             walk_refs_pte: self.walk_refs_pte - before.walk_refs_pte,
+            chained_hits: self.chained_hits - before.chained_hits,
             walk_kinds: self.walk_kinds - before.walk_kinds,
         }
     }

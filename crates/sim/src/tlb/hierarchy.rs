@@ -1,6 +1,6 @@
 //! The TLB of one CPU: both sides, both levels, and the hints in front.
 
-use largefolio_mm::units::{PageSize, Vpn, VpnRange};
+use largefolio_mm::units::{Order, PageSize, Vpn, VpnRange};
 
 use super::access::{Access, Side};
 use super::coalesce::{Coalescing, LeafKind, Translation, Walk};
@@ -69,6 +69,8 @@ pub struct Tlb {
     coalescing: Coalescing,
     walk_caches: WalkCaches,
     walker: Walker,
+    /// A virtual machine's entries cover no more than a page of its host.
+    host_order: Option<Order>,
     page: PageSize,
     /// Number of lookups and fills so far: the time of [`super::entry::Use`].
     pub(super) clock: u64,
@@ -106,6 +108,7 @@ impl Tlb {
             coalescing: config.coalescing(),
             walk_caches: WalkCaches::new(&config.walk_cache, page),
             walker: Walker::new(&config.walker, page),
+            host_order: config.host_order(page),
             page,
             clock: 0,
             counters: Counters::default(),
@@ -129,6 +132,11 @@ impl Tlb {
             return Lookup::L1;
         }
         self.search(side, vpn, access)
+    }
+
+    /// Counts a level-2 hit of the data side whose address a recent row loaded.
+    pub const fn count_chained_hit(&mut self) {
+        self.counters.chained_hits += 1;
     }
 
     /// Records `count` references to a recorded page, numbered in 4 KiB. They bring lines into the
@@ -175,6 +183,10 @@ impl Tlb {
         let steps = self.walk_caches.walk(vpn, translation.leaf);
         self.counters.count_steps(steps);
         self.clock += 1;
+        let entry = match self.host_order {
+            Some(host) if host < entry.order => entry.piece(vpn, host),
+            _ => entry,
+        };
         if let Some(nr) = self.l2_of[side as usize]
             && let level = &mut self.l2[nr]
             && let Some(home) = level.home(entry.order)

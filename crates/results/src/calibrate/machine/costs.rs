@@ -1,6 +1,7 @@
 //! Turns measurements into a machine file's costs.
 
 use largefolio_linux::calibrate::{Calibration, Figure, Pages, Rate, Side};
+use largefolio_linux::geometry::Geometry;
 use largefolio_sim::cost::digits;
 use largefolio_sim::machine::{Costs, Quantity, Unit, UnitBytes, UnitRate};
 use largefolio_sim::tlb::TlbConfig;
@@ -13,6 +14,10 @@ use crate::running;
 /// an entry is little else (n = 12: 10 ns, of which 9). On a busy machine the count alone was
 /// measured above that.
 const MAPCOUNT_SHARE: f64 = 0.9;
+/// A host that backs memory again takes at least this many times as long as clearing it.
+const RETURNED: f64 = 2.0;
+/// What it adds to memory that it had not taken back.
+const BACKED_NS: f64 = 1.0;
 
 pub(super) fn costs(
     calibration: &Calibration,
@@ -36,6 +41,7 @@ pub(super) fn costs(
         fault: or(&kernel.fault, &stand_in.fault),
         fault_around: own(&kernel.fault_around),
         folio_alloc: own(&kernel.folio_alloc),
+        host_backing: host_backing(calibration),
         map_batch: own(&kernel.map_batch),
         map_entry: or(&kernel.map_entry, &stand_in.map_entry),
         fork_entry: or(&kernel.fork_entry, &stand_in.fork_entry),
@@ -171,6 +177,29 @@ fn clear(calibration: &Calibration) -> Vec<UnitRate> {
         *first = rate(&Rate { unit_bytes: 1 << running::page().shift(), figure: figure.clone() });
     }
     rates
+}
+
+/// Returns what the host adds to a PMD folio's first touch: in repeated runs next to nothing, and
+/// after a pause up to the slowest round. `None` unless a pause makes the touch much slower.
+fn host_backing(calibration: &Calibration) -> Option<Quantity> {
+    let returned = calibration.returned.as_ref()?;
+    let clear_ns = calibration.kernel.clear_page.as_ref()?.ns.median;
+    let sizes = Geometry::running();
+    #[expect(clippy::cast_precision_loss, reason = "the pages of a PMD folio")]
+    let own_ns = clear_ns * (sizes.pmd_bytes() / sizes.page_bytes) as f64;
+    let most = returned.ns.max - own_ns;
+    (most > RETURNED * own_ns).then(|| Quantity {
+        value: BACKED_NS,
+        unit: Unit::Ns,
+        source: format!(
+            "measured: {}, less clearing it; {}. Programs that soon reuse freed memory wait for \
+             next to none of it",
+            returned.how,
+            spread_text(&returned.ns)
+        ),
+        assumed: false,
+        range: Some([BACKED_NS, digits(most)]),
+    })
 }
 
 fn rate(known: &Rate) -> UnitRate {

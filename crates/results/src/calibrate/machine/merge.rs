@@ -14,6 +14,8 @@ use largefolio_sim::machine::{Costs, Machine, Quantity, UnitRate};
 
 /// The largest weight of a mean, so that it follows a machine that changes.
 const NR_MAX: u32 = 8;
+/// Calibrations that differ by this factor did not measure the same machine.
+const FAR: f64 = 3.0;
 /// Costs that change their meaning if another of them is missing.
 const TOGETHER: [&str; 11] = [
     "map_entry",
@@ -42,6 +44,18 @@ pub(super) fn add(calibrated: &mut Machine, earlier: &Machine) -> bool {
     now.nr = before.nr.saturating_add(1);
     add_costs(&mut calibrated.costs, &earlier.costs, now.nr);
     true
+}
+
+/// Returns the costs that an earlier calibration measured as [`FAR`] times as large or small.
+pub(super) fn far_apart(now: &Costs, earlier: &Costs) -> Vec<String> {
+    let known: BTreeMap<&str, &Quantity> = earlier.known().collect();
+    let far = now.known().filter_map(|(name, cost)| {
+        let before = known.get(name).filter(|before| before.unit == cost.unit)?;
+        let ratio = cost.value / before.value;
+        let is_far = ratio.max(1.0 / ratio) >= FAR && !cost.assumed && !before.assumed;
+        is_far.then(|| format!("{name} {} now, {} {} before", cost.value, before.value, cost.unit))
+    });
+    far.collect()
 }
 
 fn add_costs(costs: &mut Costs, earlier: &Costs, nr: u32) {
@@ -134,6 +148,19 @@ mod tests {
         let costs = Costs { fault, ..base.costs.clone() };
         let calibrated = Some(Calibrated { kernel: kernel.to_owned(), nr });
         Machine { cpu: Some("a CPU".to_owned()), calibrated, costs, ..base }
+    }
+
+    #[test]
+    fn costs_that_differ_threefold_are_named() {
+        let now = machine("6.18", 1, Some(cost(300.0, [290.0, 310.0]))).costs;
+        let of = |value| {
+            let earlier = machine("6.18", 1, Some(cost(value, [value; 2]))).costs;
+            far_apart(&now, &earlier)
+        };
+        assert_eq!(of(101.0), Vec::<String>::new());
+        assert_eq!(of(890.0), Vec::<String>::new());
+        assert_eq!(of(900.0), ["fault 300 now, 900 ns before"]);
+        assert_eq!(of(100.0), ["fault 300 now, 100 ns before"]);
     }
 
     #[test]

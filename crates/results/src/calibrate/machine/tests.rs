@@ -84,6 +84,7 @@ fn calibration() -> Calibration {
         walk_shares: WalkShares { overlapped: Some(spread(0.2)), ..WalkShares::default() },
         clear: vec![rate(4096, 410.0), rate(64 << 10, 3000.0)],
         copy: vec![rate(4096, 600.0)],
+        returned: None,
         storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },
         missing: vec!["folios of 32 KiB: changing it needs root".to_owned()],
     }
@@ -270,10 +271,12 @@ fn structures_are_those_of_the_cpu_with_a_note_if_measurements_differ() {
 #[test]
 fn detects_4k_entries_below_2m_folios() {
     let mut calibration = calibration();
+    calibration.cpu.is_virtual = None;
     calibration.curves[1] = curve(Side::Data, Pages::Pmd, (72, 2048));
     let machine = written(&calibration);
-    assert_eq!(machine.tlb.l1_data[0].sizes, entry_sizes(&[4096]));
-    assert_eq!(machine.tlb.l2_data[0].sizes, entry_sizes(&[4096]));
+    assert_eq!(machine.tlb.walker.host_page, EntrySize::parse("4K").unwrap());
+    assert!(machine.tlb.walker.is_virtual);
+    assert_eq!(machine.tlb.l2_data[0].sizes, EntrySizes::Any);
 }
 
 #[test]

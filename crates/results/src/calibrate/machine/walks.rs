@@ -49,7 +49,7 @@ pub(super) fn walker(calibration: &Calibration, is_splintered: bool) -> WalkerCo
         llc: CacheSize(half.max(calibration.caches.l2_bytes as u64)),
         window: WalkerConfig::default().window,
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
-        is_virtual: calibration.cpu.is_virtual == Some(true),
+        is_virtual: is_splintered || calibration.cpu.is_virtual == Some(true),
         source: format!(
             "{}; the host's page size inferred from whether 2M folios start to miss at the same \
              sizes as 4K folios; number of instructions in flight assumed",

@@ -226,6 +226,14 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
             figures::run_base(first)
         ));
         notes.extend(off_cpu(&first.run));
+        notes.extend(first.errors.as_ref().map(|errors| {
+            format!(
+                "bounds of the run time on {}: they held for nine of ten of {} programs that were \
+                 predicted and measured there.",
+                labels::machine(machine),
+                errors.nr_programs
+            )
+        }));
         let stand_ins: BTreeSet<String> = rows
             .iter()
             .filter(|row| row.machine == machine)

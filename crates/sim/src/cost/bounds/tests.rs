@@ -116,7 +116,7 @@ fn no_run_becomes_shorter_than_nothing() {
 fn the_middle_of_the_total_is_the_total() {
     let a_bit = Some(cost(0.4, Unit::Ns, None, false));
     let costs = Costs { fault: a_bit.clone(), l2_hit: a_bit, ..Costs::default() };
-    let events = Events { faults: 1, l2_hits: 1, ..Events::default() };
+    let events = Events { faults: 1, l2_hits: [1, 0], ..Events::default() };
     let estimate = Estimate::new(&events, &costs, Walks::Native);
     assert_eq!((estimate.total_ns, estimate.total.unwrap().mid), (Some(0), 0.0));
 }

@@ -88,7 +88,7 @@ impl Cell {
     }
 
     fn estimate_of(&self, faults: u64, tlb: &tlb::Counters) -> Option<u64> {
-        let (l2_hits, walks) = (tlb.l2_hits(), tlb.walk_kinds);
+        let (l2_hits, walks) = (tlb.l2_hits_by_wait(), tlb.walk_kinds);
         let has_links = self.has_links;
         let events = Events { faults, l2_hits, walks, has_links, ..Events::default() };
         let on = self.spec.walks.on(&self.spec.machine);

@@ -88,6 +88,25 @@ fn level_one_splits_what_it_cannot_hold_and_level_two_refuses_a_pmd() {
 }
 
 #[test]
+fn a_host_with_small_pages_splits_every_entry_of_its_guest() {
+    let l2 = structure(8, 0, &["4K", "2M"]);
+    let mut config = config(vec![structure(2, 0, &["4K", "64K", "2M"])], vec![l2]);
+    config.walker.is_virtual = true;
+    config.walker.host_page = EntrySize::parse("4K").unwrap();
+    let mut tlb = Tlb::new(&config, PageSize::K4);
+    assert_eq!(letter(read(&mut tlb, 0x215, 9)), '-');
+    assert_eq!(letter(read(&mut tlb, 0x216, 9)), '-');
+    assert_eq!(letter(read(&mut tlb, 0x217, 9)), '-');
+    // Level 2 holds the three pages; level 1 has room for two.
+    assert_eq!(reads(&mut tlb, [0x215, 0x217, 0x216, 0x217]), "2121");
+    // A host page of 64K covers the block around the page.
+    config.walker.host_page = EntrySize::parse("64K").unwrap();
+    let mut tlb = Tlb::new(&config, PageSize::K4);
+    assert_eq!(letter(read(&mut tlb, 0x215, 9)), '-');
+    assert_eq!(reads(&mut tlb, [0x210, 0x21f, 0x220]), "11-");
+}
+
+#[test]
 fn a_larger_entry_replaces_the_pages_it_covers() {
     let mut tlb = tlb(vec![structure(4, 0, &["any"])], vec![structure(8, 2, &["any"])]);
     assert_eq!(reads(&mut tlb, [0x10, 0x11]), "--");

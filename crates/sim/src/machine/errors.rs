@@ -1,0 +1,92 @@
+//! How far predicted times are from measured ones: the residuals of a bank of programs.
+//!
+//! Owns the numbers and the bounds that follow from them. Does not own the programs or the
+//! measurements (`folio calibrate --programs`).
+//!
+//! The error of a prediction is its distance from the measured change, in percent of the run, as a
+//! multiple of its *scale*: the bounds that follow from its costs, and [`FLOOR_PERCENT`]. A
+//! program's error is the largest of its settings. The number in a machine file is the quantile of
+//! the programs' errors that holds for nine of ten programs that are not in the bank (split
+//! conformal prediction): whatever is wrong with costs or model is in it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::interval::Interval;
+
+/// The part of a scale that does not depend on costs, in percent of the run: two runs of a program
+/// differ by this much.
+pub const FLOOR_PERCENT: f64 = 2.0;
+/// Share of programs whose measured change is within the bounds.
+pub const COVERAGE: f64 = 0.9;
+/// Quantiles of the errors, as multiples of the scale.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TimeErrors {
+    pub total: f64,
+    pub user: f64,
+    pub system: f64,
+    /// Number of programs.
+    pub nr_programs: u32,
+    pub source: String,
+}
+
+impl TimeErrors {
+    /// Widens the bounds of a change, in the unit of `floor`, by an `error`. A change of exactly 0
+    /// has the same events on both sides, and no error.
+    #[must_use]
+    pub fn widen(change: Interval, floor: f64, error: f64) -> Interval {
+        if change == Interval::default() {
+            return change;
+        }
+        let Interval { low, mid, high } = change;
+        let below = error * (mid - low + floor);
+        let above = error * (high - mid + floor);
+        Interval { low: mid - below, mid, high: mid + above }
+    }
+
+    /// Returns how many scales `measured` is from the middle of `change`.
+    ///
+    /// ```
+    /// use largefolio_sim::interval::Interval;
+    /// use largefolio_sim::machine::TimeErrors;
+    ///
+    /// let change = Interval { low: -14.0, mid: -10.0, high: -9.0 };
+    /// let error = TimeErrors::score(change, 1.0, -6.0);
+    /// assert_eq!(error, 2.0);
+    /// assert_eq!(TimeErrors::widen(change, 1.0, error).high, -6.0);
+    /// ```
+    #[must_use]
+    pub fn score(change: Interval, floor: f64, measured: f64) -> f64 {
+        let Interval { low, mid, high } = change;
+        let side = if measured < mid { mid - low } else { high - mid };
+        (measured - mid).abs() / (side + floor)
+    }
+
+    /// Returns the smallest number that is at least as large as the errors of [`COVERAGE`] of the
+    /// programs and of one more program; `None` for fewer programs than that takes.
+    ///
+    /// ```
+    /// use largefolio_sim::machine::TimeErrors;
+    /// let errors: Vec<f64> = (1..=19).map(f64::from).collect();
+    /// assert_eq!(TimeErrors::quantile(&errors), Some(18.0));
+    /// assert_eq!(TimeErrors::quantile(&errors[..8]), None);
+    /// ```
+    #[must_use]
+    pub fn quantile(errors: &[f64]) -> Option<f64> {
+        let mut sorted = errors.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        #[expect(
+            clippy::cast_precision_loss,
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "tens of programs"
+        )]
+        let rank = (COVERAGE * (sorted.len() + 1) as f64).ceil() as usize;
+        sorted.get(rank.checked_sub(1)?).copied()
+    }
+
+    pub(super) fn check(&self) -> bool {
+        let is_error = |error: f64| (0.0..=1e3).contains(&error);
+        [self.total, self.user, self.system].into_iter().all(is_error)
+    }
+}
