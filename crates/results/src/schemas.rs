@@ -15,6 +15,7 @@ const SCHEMAS: &[(&str, &str)] = &[
     schema!("advise-process"),
     schema!("calibrate"),
     schema!("calibrate-check"),
+    schema!("calibrate-programs"),
     schema!("collapse"),
     schema!("maps"),
     schema!("maps-diff"),

@@ -5,6 +5,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 
+use largefolio_sim::replay::RESULTS_VERSION;
+use serde_json::json;
+
+use crate::schemas;
 use crate::support::{Place, copy_program, hold_settings, text};
 
 const ABSURD: &str = r#"
@@ -121,6 +125,106 @@ fn a_check_has_a_row_for_every_operation() {
         assert_eq!(nr_of(operation), 4, "{operation}: {rows:#?}");
     }
     assert_eq!((nr_of("munmap, child alive"), nr_of("store, child alive")), (4, 4), "{rows:#?}");
+}
+
+/// Twenty programs that were off by one point, of the CPU and version that `folio` will find.
+fn earlier_programs(cpu: &str) -> String {
+    let exact = |percent: f64| json!({"low": percent, "mid": percent, "high": percent});
+    let pair = json!({"predicted": exact(-5.0), "measured": exact(-6.0)});
+    let visit = json!({
+        "time": 0, "kernel": "6.18", "nr_rounds": 9, "run_ns": 1e9,
+        "settings": [{"setting": "thp.64K=always", "user": pair, "system": pair, "total": pair}],
+    });
+    let programs: serde_json::Map<_, _> =
+        (0..20).map(|nr| (format!("program{nr}"), json!([visit]))).collect();
+    json!({"version": RESULTS_VERSION, "cpu": cpu, "programs": programs}).to_string()
+}
+
+/// A machine file of this test, with `more` at its end, and twenty earlier programs.
+struct Config(Place);
+
+impl Config {
+    fn new(more: &str) -> Self {
+        let place = Place::with_trace();
+        let machines = place.path("config/largefolio/machines");
+        fs::create_dir_all(&machines).unwrap();
+        let own = format!(
+            "name = \"this\"\ndescription = \"a test\"\ncpu = \"a CPU\"\nbased-on = \
+             \"zen4\"\n{more}"
+        );
+        fs::write(machines.join("this.toml"), own).unwrap();
+        fs::write(machines.join("this.programs.json"), earlier_programs("a CPU")).unwrap();
+        Self(place)
+    }
+
+    fn run(&self, args: &str) -> (Option<i32>, String, String) {
+        let mut command = self.0.command(args);
+        let output = command.env("XDG_CONFIG_HOME", self.0.path("config")).output().unwrap();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    }
+
+    fn json(&self, args: &str) -> serde_json::Value {
+        let (status, json, stderr) = self.run(args);
+        assert_eq!(status, Some(0), "{args}: {stderr}");
+        schemas::check(args, json.as_bytes());
+        serde_json::from_str(&json).unwrap()
+    }
+
+    fn run_change(&self) -> [f64; 3] {
+        let args = "predict mix.folio --kernel 6.12,7.2 --machine this --runtime 100ms --json";
+        let change = &self.json(args)["rows"][1]["estimate"]["run_change"];
+        ["low", "mid", "high"].map(|end| change[end].as_f64().unwrap())
+    }
+}
+
+#[test]
+fn the_errors_of_a_machine_widen_the_bounds_of_predictions() {
+    let errors =
+        "[errors]\ntotal = 0.5\nuser = 9\nsystem = 9\nnr_programs = 20\nsource = \"a test\"\n";
+    let [low, mid, high] = Config::new("").run_change();
+    let config = Config::new(errors);
+    let after = config.run_change();
+    // Half of what the costs give and of two percent of the run.
+    let expected = [mid - 0.5 * (mid - low + 2.0), mid, mid + 0.5 * (high - mid + 2.0)];
+    assert!((0..3).all(|end| (after[end] - expected[end]).abs() < 1e-3), "{expected:?} {after:?}");
+    let (_, text, _) =
+        config.run("predict mix.folio --kernel 6.12,7.2 --machine this --runtime 100ms --full");
+    assert!(text.contains("they held for nine of ten of 20 programs"), "{text}");
+}
+
+#[test]
+fn the_table_judges_each_program_by_the_others() {
+    let config = Config::new("");
+    let table = config.json("calibrate --check --programs --json");
+    // Each of the twenty was off by one point, half of the smallest scale.
+    assert_eq!((&table["nr_visits"], &table["errors"]["total"]), (&json!(20), &json!(0.5)));
+    let rows = table["rows"].as_array().unwrap();
+    assert!(rows.len() == 60 && rows.iter().all(|row| row["is_within"] == true), "{rows:#?}");
+    let (status, _, stderr) = config.run("calibrate --programs=nothing");
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("the bank has no program nothing; it has sort, "), "{stderr}");
+}
+
+#[test]
+fn a_measured_program_adds_to_the_earlier_ones() {
+    largefolio_testkit::only_in_test_all!("records, replays and measures a program");
+    let _settings = hold_settings();
+    if !rustix::process::geteuid().is_root() {
+        largefolio_testkit::skipped!("only root can change the folio sizes of a program");
+        return;
+    }
+    let config = Config::new("");
+    let result = config.json("calibrate --quick --programs=sieve --json");
+    let rows = result["rows"].as_array().unwrap();
+    let measured = rows.iter().filter(|row| row["program"] == "sieve");
+    // Two or three settings, of which each has three times.
+    let nr = measured.map(|row| assert!(!row["is_within"].is_null(), "{row}")).count();
+    assert!(nr == 6 || nr == 9, "{rows:#?}");
+    assert_eq!((&result["nr_programs"], &result["nr_visits"]), (&json!(21), &json!(21)));
+    let file = fs::read_to_string(config.0.path("config/largefolio/machines/this.toml")).unwrap();
+    assert!(file.contains("[errors]\ntotal = 0.5\n"), "{file}");
+    let again = config.json("calibrate --check --programs --json");
+    assert_eq!(again["rows"], result["rows"]);
 }
 
 #[test]

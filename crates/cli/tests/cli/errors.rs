@@ -64,7 +64,8 @@ fn reports_the_type_of_files_that_are_not_traces() {
     fs::create_dir(place.path("directory")).unwrap();
     foreign_parquet(&place);
     for name in ["text", "image.png", "empty", "directory", "foreign.parquet", "missing"] {
-        for verb in ["predict", "trace info", "trace cat"] {
+        // A named kernel: other tests change the settings of `this` meanwhile.
+        for verb in ["predict --kernel 7.2", "trace info", "trace cat"] {
             let stderr = place.fails(&format!("{verb} {name}"));
             assert!(stderr.contains(name), "{verb} {name}: {stderr}");
             assert_eq!(stderr.lines().count(), 1, "{verb} {name}: {stderr}");

@@ -9,7 +9,7 @@ use largefolio_linux::verify::verdict::nr_rounds_until;
 use largefolio_sim::cost::{Estimate, TimeKind};
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
-use largefolio_sim::machine::Machine;
+use largefolio_sim::machine::{FLOOR_PERCENT, Machine};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::Reader;
 use serde::Serialize;
@@ -124,7 +124,11 @@ impl VerifyPrediction {
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);
-        let change = |kind| changed.estimate.change_of(&plain.estimate, kind);
+        let floor_ns = measured.wall.plain_ns * FLOOR_PERCENT / 100.0;
+        let change = |kind| {
+            let change = changed.estimate.change_of(&plain.estimate, kind)?;
+            Some(changed.estimate.widened(change, floor_ns, kind))
+        };
         let of = |kind, measured: &MeasuredTime| predicted(change(Some(kind)), measured, margin);
         let wall = predicted(change(None), &measured.wall, margin);
         Ok(PredictedChange {

@@ -1,0 +1,384 @@
+//! The machine's errors and the bank's table.
+//!
+//! The table judges each program with the errors of the *other* programs, as if it were new.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use largefolio_sim::interval::Interval;
+use largefolio_sim::machine::{COVERAGE, FLOOR_PERCENT, TimeErrors};
+use serde::Serialize;
+
+use super::ProgramsRequest;
+use super::store::{Pair, SettingPairs, Visit};
+use crate::{ExportError, Forms, running};
+
+const SCHEMA_VERSION: u32 = 1;
+type Kind = (&'static str, fn(&SettingPairs) -> Pair);
+const KINDS: [Kind; 3] =
+    [("user", |row| row.user), ("system", |row| row.system), ("total", |row| row.total)];
+
+#[derive(Debug, Serialize)]
+pub struct ProgramsResult {
+    schema_version: u32,
+    tool_version: &'static str,
+    command_line: Vec<String>,
+    machine: String,
+    kernel: String,
+    nr_programs: usize,
+    nr_visits: usize,
+    elapsed_s: f64,
+    /// What the machine file now contains; absent if there are too few programs.
+    pub(super) errors: Option<TimeErrors>,
+    /// All programs, by kind of time, then by class.
+    summary: Vec<Summary>,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+/// How far the predictions of a kind of time were off, in percent of the run.
+#[derive(Debug, Serialize)]
+struct Summary {
+    time: &'static str,
+    /// Absent for all classes.
+    class: Option<String>,
+    nr_rows: usize,
+    error_median: f64,
+    error_p90: f64,
+    /// Share of rows within the bounds that the other programs give; absent with too few programs.
+    coverage: Option<f64>,
+    width_median: Option<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    program: String,
+    class: String,
+    setting: String,
+    time: &'static str,
+    nr_visits: usize,
+    /// By the latest visit, with the bounds that the other programs give.
+    predicted: Interval,
+    /// By all visits: median, smallest and largest round.
+    measured: Interval,
+    is_within: Option<bool>,
+}
+
+impl ProgramsResult {
+    pub(super) fn new(
+        command_line: Vec<String>,
+        request: &ProgramsRequest,
+        elapsed: Duration,
+    ) -> Self {
+        let visits = &request.store.programs;
+        let nr_visits = visits.values().map(Vec::len).sum();
+        let machine = request.visitor.machine();
+        let mut rows = Vec::new();
+        for (name, program) in visits {
+            let class = request.bank.class(name);
+            for (time, of) in KINDS {
+                let error = quantile(visits, Some(name), of);
+                rows.extend(pairs(program, of).map(|(setting, pair)| {
+                    let bounds = error.map(|error| bounds(pair.predicted, error));
+                    Row {
+                        program: name.clone(),
+                        class: class.to_owned(),
+                        setting: setting.to_owned(),
+                        time,
+                        nr_visits: program.len(),
+                        predicted: bounds.unwrap_or(pair.predicted).rounded_to(100.0),
+                        measured: pair.measured.rounded_to(100.0),
+                        is_within: bounds
+                            .map(|bounds| (bounds.low..=bounds.high).contains(&pair.measured.mid)),
+                    }
+                }));
+            }
+        }
+        let source = format!(
+            "folio calibrate --programs: {} programs, {nr_visits} visits, under {}",
+            visits.len(),
+            running::release()
+        );
+        let of = |of| quantile(visits, None, of);
+        let errors = of(KINDS[2].1).zip(of(KINDS[0].1)).zip(of(KINDS[1].1));
+        let errors = errors.map(|((total, user), system)| TimeErrors {
+            total: digits(total),
+            user: digits(user),
+            system: digits(system),
+            nr_programs: u32::try_from(visits.len()).unwrap_or(u32::MAX),
+            source,
+        });
+        let mut notes = request.notes.clone();
+        if errors.is_none() {
+            notes.push(format!(
+                "{} programs are too few to say how far nine of ten predictions are off; the \
+                 machine file is unchanged",
+                visits.len()
+            ));
+        }
+        Self {
+            schema_version: SCHEMA_VERSION,
+            tool_version: env!("CARGO_PKG_VERSION"),
+            command_line,
+            machine: machine.description.clone(),
+            kernel: running::release(),
+            nr_programs: visits.len(),
+            nr_visits,
+            elapsed_s: elapsed.as_secs_f64().round(),
+            errors,
+            summary: summaries(&rows),
+            rows,
+            notes,
+        }
+    }
+}
+
+fn digits(value: f64) -> f64 {
+    (value * 1000.0).ceil() / 1000.0
+}
+
+/// Returns the error that holds for a program that is not among `visits`, or not among those other
+/// than `left_out`.
+fn quantile(
+    visits: &BTreeMap<String, Vec<Visit>>,
+    left_out: Option<&str>,
+    of: fn(&SettingPairs) -> Pair,
+) -> Option<f64> {
+    let others = visits.iter().filter(|(name, _)| left_out != Some(name.as_str()));
+    let errors: Vec<f64> = others.filter_map(|(_, visits)| error(visits, of)).collect();
+    TimeErrors::quantile(&errors)
+}
+
+/// Returns a program's error: that of its worst setting.
+fn error(visits: &[Visit], of: fn(&SettingPairs) -> Pair) -> Option<f64> {
+    let errors = pairs(visits, of)
+        .map(|(_, pair)| TimeErrors::score(pair.predicted, FLOOR_PERCENT, pair.measured.mid));
+    errors.max_by(f64::total_cmp)
+}
+
+/// Returns the settings of the latest visit, with its predictions and what all visits measured: the
+/// median of their medians, and the smallest and largest round.
+fn pairs(visits: &[Visit], of: fn(&SettingPairs) -> Pair) -> impl Iterator<Item = (&str, Pair)> {
+    let latest = visits.last().into_iter().flat_map(|visit| &visit.settings);
+    latest.map(move |setting| {
+        let same = visits
+            .iter()
+            .flat_map(|visit| &visit.settings)
+            .filter(|other| other.setting == setting.setting)
+            .map(|other| of(other).measured);
+        let all: Vec<Interval> = same.collect();
+        let mids: Vec<f64> = all.iter().map(|measured| measured.mid).collect();
+        let mid = Interval::measured(&mids).unwrap_or_default().mid;
+        let low = all.iter().map(|measured| measured.low).fold(mid, f64::min);
+        let high = all.iter().map(|measured| measured.high).fold(mid, f64::max);
+        let pair = Pair { measured: Interval { low, mid, high }, ..of(setting) };
+        (setting.setting.as_str(), pair)
+    })
+}
+
+/// As [`TimeErrors::widen`], but measured changes have noise even where nothing differs.
+fn bounds(change: Interval, error: f64) -> Interval {
+    let nudged = Interval { high: change.high.max(change.mid + f64::MIN_POSITIVE), ..change };
+    TimeErrors::widen(nudged, FLOOR_PERCENT, error)
+}
+
+fn summaries(rows: &[Row]) -> Vec<Summary> {
+    let mut classes: Vec<&str> = rows.iter().map(|row| row.class.as_str()).collect();
+    classes.sort_unstable();
+    classes.dedup();
+    let wanted = std::iter::once(None).chain(classes.into_iter().map(Some));
+    let of = |class: Option<&str>, time: &'static str| {
+        let mine = rows.iter().filter(|row| row.time == time);
+        let mine: Vec<&Row> =
+            mine.filter(|row| class.is_none_or(|class| row.class == class)).collect();
+        let distance = |row: &&Row| (row.predicted.mid - row.measured.mid).abs();
+        let errors = sorted(mine.iter().map(distance));
+        let widths = sorted(
+            mine.iter()
+                .filter(|row| row.is_within.is_some())
+                .map(|row| row.predicted.high - row.predicted.low),
+        );
+        let within = mine.iter().filter(|row| row.is_within == Some(true)).count();
+        Summary {
+            time,
+            class: class.map(str::to_owned),
+            nr_rows: mine.len(),
+            error_median: at(&errors, 0.5).unwrap_or(0.0),
+            error_p90: at(&errors, COVERAGE).unwrap_or(0.0),
+            coverage: (!widths.is_empty()).then(|| share(within, widths.len())),
+            width_median: at(&widths, 0.5),
+        }
+    };
+    wanted.flat_map(|class| KINDS.map(|(time, _)| of(class, time))).collect()
+}
+
+fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
+    let mut all: Vec<f64> = values.collect();
+    all.sort_by(f64::total_cmp);
+    all
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "hundreds of rows"
+)]
+fn at(sorted: &[f64], share: f64) -> Option<f64> {
+    let nr = (share * sorted.len() as f64).ceil() as usize;
+    sorted.get(nr.saturating_sub(1)).copied()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "hundreds of rows")]
+fn share(part: usize, of: usize) -> f64 {
+    part as f64 / of as f64
+}
+
+impl Forms for ProgramsResult {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        match self.summary.iter().find(|one| one.class.is_none() && one.time == "total") {
+            Some(Summary { error_median, coverage: Some(coverage), width_median, .. }) => {
+                let _ = writeln!(
+                    text,
+                    "Predicted CPU times are off by {error_median:.1} points (median); {:.0}% of the \
+                     measured changes are within the bounds that the other programs give, which are \
+                     {:.1} points wide (median).",
+                    100.0 * coverage,
+                    width_median.unwrap_or(0.0)
+                );
+            }
+            _ => text.push_str("Too few programs are measured to give bounds.\n"),
+        }
+        let _ = writeln!(
+            text,
+            "{} programs, {} visits{}; kernel {}\n{}\n",
+            self.nr_programs,
+            self.nr_visits,
+            match self.elapsed_s {
+                0.0 => String::new(),
+                elapsed_s => format!(", {:.0} min", elapsed_s / 60.0),
+            },
+            self.kernel,
+            self.machine
+        );
+        let _ = writeln!(
+            text,
+            "  {:12} {:7} {:>5} {:>13} {:>11} {:>9} {:>13}",
+            "class", "time", "rows", "error, median", "error, 90%", "coverage", "width, median"
+        );
+        for one in &self.summary {
+            let number = |value: Option<f64>, digits: usize| {
+                value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+            };
+            let _ = writeln!(
+                text,
+                "  {:12} {:7} {:>5} {:>13.2} {:>11.2} {:>9} {:>13}",
+                one.class.as_deref().unwrap_or("all"),
+                one.time,
+                one.nr_rows,
+                one.error_median,
+                one.error_p90,
+                number(one.coverage.map(|share| 100.0 * share), 0) + "%",
+                number(one.width_median, 1)
+            );
+        }
+        text.push_str("\nAll are percent of the plain run's CPU time. Outside of their bounds:\n");
+        let mut outside = self.rows.iter().filter(|row| row.is_within == Some(false)).peekable();
+        if outside.peek().is_none() {
+            text.push_str("  none\n");
+        }
+        for Row { program, setting, time, predicted, measured, .. } in outside {
+            let _ = writeln!(
+                text,
+                "  {program:15} {setting:20} {time:7} predicted {:+.1} [{:+.1} .. {:+.1}], measured {:+.1}",
+                predicted.mid, predicted.low, predicted.high, measured.mid
+            );
+        }
+        for note in &self.notes {
+            let _ = writeln!(text, "\nnote: {note}");
+        }
+        if let Some(errors) = &self.errors {
+            let _ = writeln!(
+                text,
+                "\nErrors of this machine: user {}, system {} and total {} times the \
+                 costs' bounds and {FLOOR_PERCENT}% of the run.",
+                errors.user, errors.system, errors.total
+            );
+        }
+        text
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        let mut text = "program,class,setting,time,visits,predicted,low,high,measured,\
+                        measured_min,measured_max,within\n"
+            .to_owned();
+        for row in &self.rows {
+            let _ = writeln!(
+                text,
+                "{},{},{},{},{},{},{},{},{},{},{},{}",
+                row.program,
+                row.class,
+                row.setting,
+                row.time,
+                row.nr_visits,
+                row.predicted.mid,
+                row.predicted.low,
+                row.predicted.high,
+                row.measured.mid,
+                row.measured.low,
+                row.measured.high,
+                row.is_within.map_or_else(String::new, |is| is.to_string()),
+            );
+        }
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn visit(predicted: f64, measured: f64) -> Visit {
+        let exact = Interval::exact;
+        let pair = Pair { predicted: exact(predicted), measured: exact(measured) };
+        let setting = SettingPairs {
+            setting: "thp.64K=always".to_owned(),
+            user: pair,
+            system: pair,
+            total: pair,
+        };
+        Visit {
+            time: 0,
+            kernel: "6.18".to_owned(),
+            nr_rounds: 9,
+            run_ns: 1e9,
+            settings: vec![setting],
+        }
+    }
+
+    #[test]
+    fn a_program_is_judged_by_the_others() {
+        // Twenty programs that are 1 point off, and one that is 50 off.
+        let mut visits: BTreeMap<String, Vec<Visit>> =
+            (0..20).map(|nr| (format!("p{nr}"), vec![visit(-5.0, -6.0)])).collect();
+        visits.insert("other".to_owned(), vec![visit(-5.0, 45.0)]);
+        let of = |left_out| quantile(&visits, left_out, KINDS[2].1);
+        assert_eq!(of(Some("other")), Some(0.5));
+        assert_eq!(of(Some("p3")), Some(0.5));
+        assert_eq!(of(None), Some(0.5));
+        let bounds = bounds(Interval::exact(-5.0), 0.5);
+        assert_eq!((bounds.low, bounds.high), (-6.0, -4.0));
+    }
+
+    #[test]
+    fn visits_add_up_to_one_measurement() {
+        let visits = [visit(7.0, 1.0), visit(8.0, -30.0), visit(0.0, 2.0)];
+        assert_eq!(error(&visits, KINDS[0].1), Some(0.5));
+        let (setting, pair) = pairs(&visits, KINDS[0].1).next().unwrap();
+        assert_eq!(setting, "thp.64K=always");
+        assert_eq!(pair.measured, Interval { low: -30.0, mid: 1.0, high: 2.0 });
+        assert_eq!(error(&[], KINDS[0].1), None);
+    }
+}

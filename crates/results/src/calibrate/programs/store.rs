@@ -1,0 +1,101 @@
+//! The measured programs of a machine: a file beside its machine file, to which each visit adds.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use largefolio_sim::interval::Interval;
+use largefolio_sim::replay::RESULTS_VERSION;
+use largefolio_trace::{disk, shown};
+use serde::{Deserialize, Serialize};
+
+use crate::Error;
+
+/// More visits do not change a median.
+const NR_VISITS_MAX: usize = 32;
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Predicted and measured change of a time, in percent of the plain run's CPU time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Pair {
+    /// With the bounds of its costs alone.
+    pub(super) predicted: Interval,
+    /// Median, smallest and largest of the rounds.
+    pub(super) measured: Interval,
+}
+
+/// One setting, compared with the system's own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SettingPairs {
+    pub(super) setting: String,
+    pub(super) user: Pair,
+    pub(super) system: Pair,
+    pub(super) total: Pair,
+}
+
+/// A prediction of a program and its measurement.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Visit {
+    /// Seconds since 1970.
+    pub(super) time: u64,
+    pub(super) kernel: String,
+    pub(super) nr_rounds: usize,
+    /// Plain run's CPU time in ns.
+    pub(super) run_ns: f64,
+    pub(super) settings: Vec<SettingPairs>,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Store {
+    /// [`RESULTS_VERSION`] of its predictions. Others say nothing about this version's errors.
+    version: u32,
+    cpu: String,
+    pub(super) programs: BTreeMap<String, Vec<Visit>>,
+}
+
+impl Store {
+    pub(super) fn path_of(machine: &Path) -> PathBuf {
+        machine.with_extension("programs.json")
+    }
+
+    /// Returns the file's programs, and why earlier ones are not used.
+    pub(super) fn read(path: &Path, cpu: &str) -> Result<(Self, Option<String>), Error> {
+        let new = Self { version: RESULTS_VERSION, cpu: cpu.to_owned(), programs: BTreeMap::new() };
+        let about = |why: String| Error::request(format!("{}: {why}; remove it", shown(path)));
+        let text = match fs::metadata(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok((new, None)),
+            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
+                return Err(about("the file is too large".to_owned()));
+            }
+            _ => fs::read(path).map_err(|error| about(error.to_string()))?,
+        };
+        let store: Self =
+            serde_json::from_slice(&text).map_err(|error| about(error.to_string()))?;
+        if store.version != RESULTS_VERSION {
+            let why = "the earlier measurements are of another version's predictions";
+            return Ok((new, Some(why.to_owned())));
+        }
+        if store.cpu != cpu {
+            return Ok((new, Some(format!("the earlier measurements are of {}", store.cpu))));
+        }
+        Ok((store, None))
+    }
+
+    pub(super) fn add(&mut self, program: &str, visit: Visit) {
+        let visits = self.programs.entry(program.to_owned()).or_default();
+        visits.push(visit);
+        let nr_old = visits.len().saturating_sub(NR_VISITS_MAX);
+        visits.drain(..nr_old);
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_vec(self).map_err(|error| Error::request(error.to_string()))?;
+        disk::write_whole(path, &text)
+            .map_err(|error| Error::request(format!("cannot write {}: {error}", shown(path))))
+    }
+}
