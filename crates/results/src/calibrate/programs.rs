@@ -16,8 +16,8 @@ use std::time::{Duration, Instant};
 
 use largefolio_linux::calibrate::Effort;
 use largefolio_linux::timed_run::Watch;
-use largefolio_sim::machine::{Machine, THIS, this_path};
-use largefolio_trace::disk;
+use largefolio_sim::machine::{Machine, THIS, TimeErrors, this_path};
+use largefolio_trace::{disk, shown};
 
 pub use result::ProgramsResult;
 
@@ -84,6 +84,7 @@ impl ProgramsRequest {
         command_line: Vec<String>,
         progress: &mut dyn FnMut(BankProgress),
     ) -> Result<ProgramsResult, Error> {
+        self.visitor.check_rights()?;
         let signals = Watch::start().map_err(|error| Error::request(error.to_string()))?;
         let start = Instant::now();
         let mut programs = std::mem::take(&mut self.programs);
@@ -115,13 +116,22 @@ impl ProgramsRequest {
         }
         let result = ProgramsResult::new(command_line, &self, start.elapsed());
         if let Some(errors) = &result.errors {
-            // Another calibration may have written the file meanwhile.
-            let machine = Machine { errors: Some(errors.clone()), ..Machine::of_user(THIS)? };
-            let text = machine.to_toml(&machine.description)?;
-            disk::write_whole(&self.machine_path, text.as_bytes()).map_err(|error| {
-                Error::request(format!("cannot write {}: {error}", self.machine_path.display()))
-            })?;
+            self.write(errors)?;
         }
         Ok(result)
+    }
+
+    /// Writes the errors into the machine file, which another calibration may have written
+    /// meanwhile. Its comment stays.
+    fn write(&self, errors: &TimeErrors) -> Result<(), Error> {
+        let path = &self.machine_path;
+        let machine = Machine { errors: Some(errors.clone()), ..Machine::of_user(THIS)? };
+        let before = std::fs::read_to_string(path)
+            .map_err(|error| Error::request(format!("cannot read {}: {error}", shown(path))))?;
+        let comment = before.lines().map_while(|line| line.strip_prefix('#'));
+        let comment: Vec<&str> = comment.map(str::trim).collect();
+        let text = machine.to_toml(&comment.join("\n"))?;
+        disk::write_whole(path, text.as_bytes())
+            .map_err(|error| Error::request(format!("cannot write {}: {error}", shown(path))))
     }
 }

@@ -235,6 +235,32 @@ fn share(part: usize, of: usize) -> f64 {
     part as f64 / of as f64
 }
 
+impl ProgramsResult {
+    fn write_table(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "  {:12} {:7} {:>5} {:>13} {:>11} {:>9} {:>13}",
+            "class", "time", "rows", "error, median", "error, 90%", "coverage", "width, median"
+        );
+        for one in &self.summary {
+            let number = |value: Option<f64>, digits: usize| {
+                value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
+            };
+            let _ = writeln!(
+                text,
+                "  {:12} {:7} {:>5} {:>13.2} {:>11.2} {:>9} {:>13}",
+                one.class.as_deref().unwrap_or("all"),
+                one.time,
+                one.nr_rows,
+                one.error_median,
+                one.error_p90,
+                number(one.coverage.map(|share| 100.0 * share), 0) + "%",
+                number(one.width_median, 1)
+            );
+        }
+    }
+}
+
 impl Forms for ProgramsResult {
     fn text(&self) -> String {
         let mut text = String::new();
@@ -263,27 +289,7 @@ impl Forms for ProgramsResult {
             self.kernel,
             self.machine
         );
-        let _ = writeln!(
-            text,
-            "  {:12} {:7} {:>5} {:>13} {:>11} {:>9} {:>13}",
-            "class", "time", "rows", "error, median", "error, 90%", "coverage", "width, median"
-        );
-        for one in &self.summary {
-            let number = |value: Option<f64>, digits: usize| {
-                value.map_or_else(|| "-".to_owned(), |value| format!("{value:.digits$}"))
-            };
-            let _ = writeln!(
-                text,
-                "  {:12} {:7} {:>5} {:>13.2} {:>11.2} {:>9} {:>13}",
-                one.class.as_deref().unwrap_or("all"),
-                one.time,
-                one.nr_rows,
-                one.error_median,
-                one.error_p90,
-                number(one.coverage.map(|share| 100.0 * share), 0) + "%",
-                number(one.width_median, 1)
-            );
-        }
+        self.write_table(&mut text);
         text.push_str("\nAll are percent of the plain run's CPU time. Outside of their bounds:\n");
         let mut outside = self.rows.iter().filter(|row| row.is_within == Some(false)).peekable();
         if outside.peek().is_none() {

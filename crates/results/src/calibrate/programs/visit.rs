@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::record::{RecordEnd, RecordRequest, Recording};
+use largefolio_linux::setting::Setting;
 use largefolio_linux::timed_run::settings::{RoundsError, SettingValue, under_settings};
 use largefolio_linux::timed_run::{Sample, Watch};
 use largefolio_linux::tune::catalog::Catalog;
@@ -75,6 +76,12 @@ impl Visitor {
         Ok(Self { machine, settings, nr_rounds })
     }
 
+    /// Checks that the settings can be changed, before a program is recorded.
+    pub(super) fn check_rights(&self) -> Result<(), Error> {
+        let (path, value) = &self.settings[0].value;
+        Setting::change(path, value).map(drop).map_err(|error| Error::request(error.to_string()))
+    }
+
     pub(super) const fn machine(&self) -> &Machine {
         &self.machine
     }
@@ -103,7 +110,7 @@ impl Visitor {
         let command: Vec<OsString> = command.into_iter().chain([here.into()]).collect();
         step("recording");
         let trace = dir.path().join("program.folio");
-        if let Err(why) = record(&command, &trace) {
+        if let Err(why) = record(&command, &trace)? {
             return Ok(unless_stopped(signals, why));
         }
         if signals.is_stopped() {
@@ -187,12 +194,17 @@ fn unless_stopped(signals: &Watch, why: String) -> Ended {
     if signals.is_stopped() { Ended::Stopped } else { Ended::Unfit(why) }
 }
 
-fn record(command: &[OsString], trace: &Path) -> Result<(), String> {
+/// Records a command; the inner error says why this one cannot be recorded.
+///
+/// # Errors
+/// If nothing can be recorded here, such as without QEMU.
+fn record(command: &[OsString], trace: &Path) -> Result<Result<(), String>, Error> {
     let request = RecordRequest { command, output: Some(trace), root: None };
-    let recording = Recording::new(&request).map_err(|error| error.to_string())?;
-    let outcome = recording.run(&mut |_| {}).map_err(|error| error.to_string())?;
-    match outcome.ended {
-        RecordEnd::Code(0) => Ok(()),
-        ended => Err(format!("when recorded, it ended with {ended}")),
-    }
+    let recording = Recording::new(&request).map_err(|error| Error::request(error.to_string()))?;
+    let ended = recording.run(&mut |_| {}).map(|outcome| outcome.ended);
+    Ok(match ended {
+        Ok(RecordEnd::Code(0)) => Ok(()),
+        Ok(ended) => Err(format!("when recorded, it ended with {ended}")),
+        Err(error) => Err(error.to_string()),
+    })
 }
