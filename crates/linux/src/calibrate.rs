@@ -159,7 +159,7 @@ pub struct Calibration {
     /// Map counts and owner words. Empty here, because measuring them needs the model's code.
     pub mapcounts: MapcountCosts,
     pub clear: Vec<Rate>,
-    /// First touch of a PMD folio whose memory the host may have to back again.
+    /// First touch of a PMD folio, if the host must back its memory again.
     pub returned: Option<Figure>,
     pub copy: Vec<Rate>,
     pub storage: Storage,
@@ -179,8 +179,8 @@ impl Calibration {
     ) -> Result<Self, CalibrateError> {
         let caches = host::caches(&Live);
         let mut calibration = Self { cpu: Cpu::detect(), caches, ..Self::default() };
-        // First: what the other steps free takes minutes to return.
-        progress("memory that was returned to the host");
+        // First, because the guest takes minutes to return the memory that other steps free.
+        progress("memory returned to the host");
         match returned::measure(effort.nr_rounds().div_ceil(3)) {
             Ok(returned) => calibration.returned = returned,
             Err(error) => calibration.missing.push(format!("memory returned to a host: {error}")),

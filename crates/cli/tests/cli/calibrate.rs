@@ -184,7 +184,7 @@ fn the_errors_of_a_machine_widen_the_bounds_of_predictions() {
     let [low, mid, high] = Config::new("").run_change();
     let config = Config::new(errors);
     let after = config.run_change();
-    // Half of what the costs give and of two percent of the run.
+    // Half of the costs' bounds, and of two percent of the run.
     let expected = [mid - 0.5 * (mid - low + 2.0), mid, mid + 0.5 * (high - mid + 2.0)];
     assert!((0..3).all(|end| (after[end] - expected[end]).abs() < 1e-3), "{expected:?} {after:?}");
     let (_, text, _) =

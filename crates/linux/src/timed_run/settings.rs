@@ -20,8 +20,8 @@ pub enum RoundsError {
 pub type SettingValue = (PathBuf, String);
 
 /// Runs a command `nr_rounds` times under each of the `arms`, after a round that does not count.
-/// The order of the arms reverses from round to round. Each arm lists the settings that differ from
-/// the system's. Returns the samples by round and arm; `None` after a signal.
+/// The arms' order reverses from round to round. Each arm lists its differences from the system's
+/// settings. Returns the samples by round and arm; `None` after a signal.
 ///
 /// # Errors
 /// The first run that fails, or a setting that cannot be changed. All settings are restored.

@@ -4,7 +4,7 @@
 //! without each setting, and then runs the plain program under the same settings, in interleaved
 //! rounds. The distances between prediction and measurement are the machine's errors
 //! ([`TimeErrors`]), which widen the bounds of all later predictions. Reading order: `bank` (the
-//! programs), `store` (what was measured), `visit` (one program), `result` (the table).
+//! programs), `store` (the measurements), `visit` (one program), `result` (the table).
 
 mod bank;
 mod result;
@@ -29,7 +29,10 @@ use crate::Error;
 /// No program starts after this time, so that all of it takes less than an hour.
 const TIME_MAX: Duration = Duration::from_mins(55);
 
-/// Where the measuring is.
+/// As for every machine file.
+const MACHINE_BYTES_MAX: u64 = 256 << 10;
+
+/// The current program and step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BankProgress {
     pub program: String,
@@ -49,7 +52,7 @@ pub struct ProgramsRequest {
 }
 
 impl ProgramsRequest {
-    /// Checks the machine, its settings and what earlier runs measured. If `chosen` is empty, all
+    /// Checks the machine, its settings and the earlier measurements. If `chosen` is empty, all
     /// programs are measured.
     ///
     /// # Errors
@@ -74,7 +77,7 @@ impl ProgramsRequest {
     }
 
     /// Measures the programs, those with the fewest visits first, and writes the machine's errors.
-    /// After a signal or [`TIME_MAX`], the result has what is complete by then.
+    /// After a signal or [`TIME_MAX`], the result contains the programs completed by then.
     ///
     /// # Errors
     /// If a file cannot be written or a setting cannot be changed. A program that cannot be
@@ -125,13 +128,13 @@ impl ProgramsRequest {
     /// meanwhile. Its comment stays.
     fn write(&self, errors: &TimeErrors) -> Result<(), Error> {
         let path = &self.machine_path;
-        let machine = Machine { errors: Some(errors.clone()), ..Machine::of_user(THIS)? };
-        let before = std::fs::read_to_string(path)
+        let before = disk::read_text(path, MACHINE_BYTES_MAX)
             .map_err(|error| Error::request(format!("cannot read {}: {error}", shown(path))))?;
+        let machine = Machine::from_toml(&before, &shown(path).to_string())?;
+        let machine = Machine { errors: Some(errors.clone()), ..machine };
         let comment = before.lines().map_while(|line| line.strip_prefix('#'));
         let comment: Vec<&str> = comment.map(str::trim).collect();
         let text = machine.to_toml(&comment.join("\n"))?;
-        disk::write_whole(path, text.as_bytes())
-            .map_err(|error| Error::request(format!("cannot write {}: {error}", shown(path))))
+        store::write(path, text.as_bytes())
     }
 }

@@ -16,7 +16,7 @@ use crate::running;
 const MAPCOUNT_SHARE: f64 = 0.9;
 /// A host that backs memory again takes at least this many times as long as clearing it.
 const RETURNED: f64 = 2.0;
-/// What it adds to memory that it had not taken back.
+/// Its share in memory that it had not taken back.
 const BACKED_NS: f64 = 1.0;
 
 pub(super) fn costs(
@@ -179,7 +179,7 @@ fn clear(calibration: &Calibration) -> Vec<UnitRate> {
     rates
 }
 
-/// Returns what the host adds to a PMD folio's first touch: in repeated runs next to nothing, and
+/// Returns the host's part of a PMD folio's first touch: in repeated runs next to nothing, and
 /// after a pause up to the slowest round. `None` unless a pause makes the touch much slower.
 fn host_backing(calibration: &Calibration) -> Option<Quantity> {
     let returned = calibration.returned.as_ref()?;

@@ -1,11 +1,12 @@
 //! The bank's programs, as data (`programs/bank.toml`).
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use largefolio_linux::environment::{Host, find_in_path};
 use largefolio_trace::shown;
 use serde::Deserialize;
 
@@ -42,7 +43,7 @@ impl Bank {
         toml::from_str(BANK).unwrap_or_else(|error| unreachable!("programs/bank.toml: {error}"))
     }
 
-    /// Returns the programs with these names, or all if there are no names.
+    /// Returns the programs with these names; all, if `names` is empty.
     pub(super) fn chosen(&self, names: &[String]) -> Result<Vec<Program>, Error> {
         if names.is_empty() {
             return Ok(self.programs.clone());
@@ -69,7 +70,9 @@ impl Bank {
 
     /// Makes a program's files and input in an empty directory.
     pub(super) fn prepare(&self, program: &Program, dir: &Path) -> Result<(), String> {
-        if let Some(missing) = program.needs.iter().find(|name| !is_on_path(name)) {
+        if let Some(missing) =
+            program.needs.iter().find(|name| find_in_path(&Host, OsStr::new(name)).is_none())
+        {
             return Err(format!("this machine has no {missing}"));
         }
         for (name, text) in self.files.iter().chain(&program.files) {
@@ -87,14 +90,6 @@ impl Bank {
         let last = error.lines().rfind(|line| !line.trim().is_empty()).unwrap_or("no message");
         Err(format!("its input could not be made: {last}"))
     }
-}
-
-fn is_on_path(name: &str) -> bool {
-    let paths = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&paths).any(|dir| {
-        let metadata = dir.join(name).metadata();
-        metadata.is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
-    })
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ pub struct ProgramsResult {
     nr_programs: usize,
     nr_visits: usize,
     elapsed_s: f64,
-    /// What the machine file now contains; absent if there are too few programs.
+    /// The errors of all programs; absent if there are too few.
     pub(super) errors: Option<TimeErrors>,
     /// All programs, by kind of time, then by class.
     summary: Vec<Summary>,
@@ -290,7 +290,7 @@ impl Forms for ProgramsResult {
             self.machine
         );
         self.write_table(&mut text);
-        text.push_str("\nAll are percent of the plain run's CPU time. Outside of their bounds:\n");
+        text.push_str("\nAll figures are percentages of the plain run's CPU time. Changes outside their bounds:\n");
         let mut outside = self.rows.iter().filter(|row| row.is_within == Some(false)).peekable();
         if outside.peek().is_none() {
             text.push_str("  none\n");
@@ -308,8 +308,8 @@ impl Forms for ProgramsResult {
         if let Some(errors) = &self.errors {
             let _ = writeln!(
                 text,
-                "\nErrors of this machine: user {}, system {} and total {} times the \
-                 costs' bounds and {FLOOR_PERCENT}% of the run.",
+                "\nPredictions for this machine multiply the costs' bounds, and {FLOOR_PERCENT}% of the \
+                 run, by {} for user time, {} for system time and {} for the total.",
                 errors.user, errors.system, errors.total
             );
         }

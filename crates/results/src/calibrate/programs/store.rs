@@ -1,8 +1,7 @@
 //! The measured programs of a machine: a file beside its machine file, to which each visit adds.
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 use largefolio_sim::interval::Interval;
@@ -67,12 +66,9 @@ impl Store {
     pub(super) fn read(path: &Path, cpu: &str) -> Result<(Self, Option<String>), Error> {
         let new = Self { version: RESULTS_VERSION, cpu: cpu.to_owned(), programs: BTreeMap::new() };
         let about = |why: String| Error::request(format!("{}: {why}; remove it", shown(path)));
-        let text = match fs::metadata(path) {
+        let text = match disk::read_whole(path, FILE_BYTES_MAX) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok((new, None)),
-            Ok(metadata) if metadata.len() > FILE_BYTES_MAX => {
-                return Err(about("the file is too large".to_owned()));
-            }
-            _ => fs::read(path).map_err(|error| about(error.to_string()))?,
+            text => text.map_err(|error| about(error.to_string()))?,
         };
         let store: Self =
             serde_json::from_slice(&text).map_err(|error| about(error.to_string()))?;
@@ -95,7 +91,12 @@ impl Store {
 
     pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
         let text = serde_json::to_vec(self).map_err(|error| Error::request(error.to_string()))?;
-        disk::write_whole(path, &text)
-            .map_err(|error| Error::request(format!("cannot write {}: {error}", shown(path))))
+        write(path, &text)
     }
+}
+
+/// Writes a file of the bank as a whole.
+pub(super) fn write(path: &Path, bytes: &[u8]) -> Result<(), Error> {
+    let about = |error: io::Error| Error::request(format!("cannot write {}: {error}", shown(path)));
+    disk::write_whole(path, bytes).map_err(about)
 }
