@@ -3,10 +3,12 @@
 //! Also owns where the callbacks are placed. Invariants:
 //! - B1: when a block runs, each instruction counts once on each page that holds its bytes. A block
 //!   that a fault interrupts counts in full.
-//! - B2: an access counts once on each page it touches. An atomic read-modify-write is a read and a
-//!   write in a single-threaded program. With more threads QEMU reports it once, and it is a write.
-//!   QEMU 7.2 reports a 16-byte access as two 8-byte ones, 10.0 as one.
+//! - B2: an access counts once on each page it touches. QEMU 7.2 reports a 16-byte access as two
+//!   8-byte ones, 10.0 as one.
 //! - B3: the value of an aligned 8-byte load is noted after the load touched its page.
+//! - B4: an instruction that modifies memory counts as two writes on `x86_64` ([`modify`]). On arm64
+//!   an atomic one is a read and a write in a single-threaded program. With more threads QEMU
+//!   reports it once, and it is a write.
 
 use std::ffi::{c_uint, c_void};
 use std::ptr;
@@ -17,7 +19,7 @@ use crate::access::Access;
 use crate::qemu::{self, Block, Insn, PluginId};
 use crate::tail::{Room, Tail};
 use crate::wire::PAGE_BITS;
-use crate::{epoch, layout, send, thread, unseen, version};
+use crate::{epoch, layout, modify, send, thread, unseen, version};
 
 const EXEC: u32 = 0;
 const READ: u32 = 1;
@@ -51,7 +53,7 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
         if !IS_LAYOUT_SENT.swap(true, Relaxed) {
             layout::send(insn, start);
         }
-        watch_accesses(insn);
+        watch_accesses(insn, modify::is_modifying(insn, usize::try_from(size).unwrap_or(0)));
         unseen::watch(insn);
         for page in start >> PAGE_BITS..=(start + size.max(1) - 1) >> PAGE_BITS {
             if page != segment.page {
@@ -105,12 +107,12 @@ fn data_of(word: u64) -> *mut c_void {
 
 /// Uses one callback for both directions: QEMU 7.2 confuses loads and stores if a callback asks for
 /// one direction.
-fn watch_accesses(insn: *mut Insn) {
+fn watch_accesses(insn: *mut Insn, is_modifying: bool) {
     // SAFETY: `insn` is valid during the translation callback we are in.
     unsafe {
         qemu::qemu_plugin_register_vcpu_mem_cb(
             insn,
-            accessed,
+            if is_modifying { modified } else { accessed },
             qemu::NO_REGS,
             qemu::MEM_BOTH,
             ptr::null_mut(),
@@ -143,6 +145,17 @@ extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
     }
     if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
         access_at_page_end(tail, access, addr, op);
+    }
+}
+
+/// Records the load and the store of an instruction that modifies memory as writes.
+extern "C" fn modified(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
+    let Some(tail) = thread::tail_of(vcpu) else { return };
+    // SAFETY: `info` is the handle QEMU passed to this callback.
+    let access = unsafe { Access::of(info) };
+    touch(tail, WRITE, addr, 1);
+    if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
+        access_at_page_end(tail, access, addr, WRITE);
     }
 }
 

@@ -32,6 +32,7 @@ mod holes;
 mod imports;
 mod layout;
 mod link;
+mod modify;
 mod named;
 mod placed;
 mod qemu;
