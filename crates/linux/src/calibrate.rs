@@ -30,7 +30,7 @@ use largefolio_bulk::{Primitive, Tuning};
 
 pub use cached::AROUND_BYTES;
 pub use cpu::{Cpu, Structure, TlbLevel, fastest_clock_ghz};
-pub use curve::{Curve, Pages, Side};
+pub use curve::{Curve, HostLines, Pages, Side};
 pub use kernel::{KernelCosts, REGION_BYTES, SIZES_PAGES};
 pub use loads::{LineCosts, WalkShares};
 pub use operations::{OfSize, Operations, Times, allowed, operations};
@@ -80,6 +80,8 @@ pub(crate) const fn count(nr: usize) -> f64 {
     nr as f64
 }
 
+/// Memory whose page frames show how base pages are spread.
+const HOST_LINES_BYTES: usize = 64 << 20;
 /// Largest working set of a curve in bytes: 98,304 pages of 4K.
 const CURVE_BYTES_MAX: usize = 384 << 20;
 
@@ -163,6 +165,8 @@ pub struct Calibration {
     pub returned: Option<Figure>,
     pub copy: Vec<Rate>,
     pub storage: Storage,
+    /// How base pages of a new program are spread over the host's table.
+    pub host_lines: Option<HostLines>,
     pub missing: Vec<String>,
 }
 
@@ -179,7 +183,10 @@ impl Calibration {
     ) -> Result<Self, CalibrateError> {
         let caches = host::caches(&Live);
         let mut calibration = Self { cpu: Cpu::detect(), caches, ..Self::default() };
-        // First, because the guest takes minutes to return the memory that other steps free.
+        // First, because memory that other steps free is in better order than a program's.
+        calibration.host_lines =
+            HostLines::of_fresh(HOST_LINES_BYTES / effort.part()).unwrap_or_default();
+        // Next, because the guest takes minutes to return the memory that other steps free.
         progress("memory returned to the host");
         match returned::measure(effort.nr_rounds().div_ceil(3)) {
             Ok(returned) => calibration.returned = returned,

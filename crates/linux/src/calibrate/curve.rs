@@ -45,6 +45,8 @@ pub struct Curve {
     pub spread: Vec<Point>,
     pub packed: Vec<Point>,
     pub extra: Vec<Point>,
+    /// How its base pages are spread over the host's table.
+    pub host_lines: Option<HostLines>,
 }
 
 impl Curve {
@@ -53,6 +55,37 @@ impl Curve {
         let points = self.extra.iter().filter(|point| within.contains(&point.nr));
         let values: Vec<f64> = points.map(|point| point.ns.median).collect();
         crate::measure::Spread::of(&values).map(|spread| spread.median)
+    }
+}
+
+/// Lines of a host's page table with the entries of a working set, per base page. A line holds the
+/// entries of eight pages of the host.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HostLines {
+    /// On a host with pages of 4K.
+    pub of_4k: f64,
+    /// On a host with pages of 2M.
+    pub of_2m: f64,
+}
+
+impl HostLines {
+    /// Reads the page frames of a mapping. `None` if the kernel hides them, as it does from
+    /// programs without `CAP_SYS_ADMIN`.
+    fn of(mapping: &Mapping) -> Option<Self> {
+        let frame = page_bytes().trailing_zeros();
+        let lines = |host: u32| mapping.groups_per_page((host + 3).saturating_sub(frame));
+        Some(Self { of_4k: lines(12)?, of_2m: lines(21)? })
+    }
+
+    /// Reads those of fresh memory, as a program gets it.
+    ///
+    /// # Errors
+    /// Too little memory.
+    pub(super) fn of_fresh(len_bytes: usize) -> Result<Option<Self>, StubsError> {
+        match Field::data(Pages::Base, Layout::OnePerPage, len_bytes)? {
+            Field::Data { mapping, .. } => Ok(Self::of(&mapping)),
+            Field::Stubs(_) => Ok(None),
+        }
     }
 }
 
@@ -152,6 +185,10 @@ pub(super) fn measure(
     let kind = if fields.len() > 1 { Pages::Pmd } else { Pages::Base };
     fields.push(field(kind, Layout::Packed, packed_len)?);
     let (packed, spread) = fields.split_last().unwrap_or_else(|| unreachable!("just pushed"));
+    let host_lines = match &spread[0] {
+        Field::Data { mapping, .. } => HostLines::of(mapping),
+        Field::Stubs(_) => None,
+    };
     let mut curves: Vec<Curve> = [Pages::Base, Pages::Pmd]
         .into_iter()
         .zip(spread)
@@ -161,6 +198,7 @@ pub(super) fn measure(
             spread: Vec::new(),
             packed: Vec::new(),
             extra: Vec::new(),
+            host_lines: host_lines.filter(|_| pages == Pages::Base),
         })
         .collect();
     for &nr in sets {

@@ -11,10 +11,11 @@
 //!               wide     the same over eight lines of each page     -----------------------
 //!               sparse   as dense, 256 instructions between         (chain spread - packed)
 //!               calls    of stubs on as many pages
-//!            Dense and wide are the ends of a range: walks overlap with waits for memory.
+//!            Dense and wide are the ends of a range: walks overlap with waits for memory. Both add
+//!            about the same time per walk, however long a walk takes.
 //! ```
 //!
-//! Each share is computed from the medians of a few rounds. Packed lines are used instead of 2M
+//! Each share is computed from the medians of several rounds. Packed lines are used instead of 2M
 //! folios: if a host backs those with 4K pages, they need walks too. The differences were then
 //! small, and the share of calls varied between 0.5 and 7.8 in three calibrations.
 
@@ -38,10 +39,15 @@ const PAGE_BYTES: usize = 4096;
 const NR_LINES: usize = PAGE_BYTES / LINE_BYTES;
 const NR_LINES_APART: usize = 16;
 const NR_LOADS_MIN: usize = 200_000;
+/// Rounds that fill a cache. After a circle over memory, Zen 5 takes five before its last level
+/// keeps a circle of 4 MiB.
+const NR_FILLING: usize = 10;
+/// Rounds of each circle that looks for the end of the last-level cache.
+const NR_ROUNDS_KEPT: usize = 3;
 /// Working sets of the shares in pages, larger than any level-2 TLB.
 const SETS: [usize; 3] = [1 << 14, 1 << 15, 3 << 15];
-/// Rounds whose median makes one share. A difference of two rounds is mostly noise.
-const BLOCK_ROUNDS: usize = 3;
+/// Rounds whose median makes one share. A difference of few rounds is mostly noise.
+const BLOCK_ROUNDS: usize = 9;
 /// A smaller difference of chains, in nanoseconds, is noise.
 const DIFFERENCE_MIN_NS: f64 = 0.5;
 
@@ -50,6 +56,8 @@ pub struct LineCosts {
     pub l2: Option<Figure>,
     pub llc: Option<Figure>,
     pub memory: Option<Figure>,
+    /// The largest circle that stays in the last-level cache: less than the cache if others use it.
+    pub kept_bytes: Option<usize>,
 }
 
 /// Shares of a walk that delay the program: the smallest, middle and largest over working sets and
@@ -58,6 +66,8 @@ pub struct LineCosts {
 pub struct WalkShares {
     /// Loads that follow each other immediately.
     pub overlapped: Option<Spread>,
+    /// The same in nanoseconds per walk.
+    pub overlapped_ns: Option<Spread>,
     /// Loads that are far apart.
     pub alone: Option<Spread>,
     /// Instruction fetches.
@@ -92,7 +102,31 @@ pub(super) fn lines(
         Figure::of(&series[nr].rounds_ns, circles[nr].nr_loads(), &how)
     };
     let is_beyond = part > 1 || memory >= caches.llc_bytes * 2;
-    Ok(LineCosts { l2: figure(0), llc: figure(1), memory: figure(2).filter(|_| is_beyond) })
+    let [l2, llc, memory] = [figure(0), figure(1), figure(2).filter(|_| is_beyond)];
+    let kept_bytes = match (&llc, &memory) {
+        (Some(llc), Some(memory)) if part == 1 => {
+            kept_bytes(caches, f64::midpoint(llc.ns.median, memory.ns.median))?
+        }
+        _ => None,
+    };
+    Ok(LineCosts { l2, llc, memory, kept_bytes })
+}
+
+/// Returns the largest of three circles whose loads take less than `limit_ns`, half of them.
+fn kept_bytes(caches: Caches, limit_ns: f64) -> Result<Option<usize>, StubsError> {
+    for shift in 0..3 {
+        let bytes = caches.llc_bytes >> shift;
+        let circle = Circle::new(bytes, NR_LINES)?;
+        let mut rounds_ns = Vec::new();
+        for _ in 0..NR_ROUNDS_KEPT {
+            rounds_ns.push(circle.go().as_secs_f64() * 1e9 / count(circle.nr_loads()));
+        }
+        let median_ns = Spread::of(&rounds_ns).map_or(f64::INFINITY, |ns| ns.median);
+        if bytes > caches.l2_bytes && median_ns < limit_ns {
+            return Ok(Some(bytes));
+        }
+    }
+    Ok(None)
 }
 
 type LoadsRun<'a> = Box<dyn FnMut() -> Result<Duration, Infallible> + 'a>;
@@ -101,6 +135,7 @@ struct Circle {
     _mapping: Mapping,
     start: usize,
     nr_lines: usize,
+    nr_filling: usize,
 }
 
 impl Circle {
@@ -122,7 +157,9 @@ impl Circle {
         };
         let order: Vec<usize> = lines.into_iter().map(|line| line * LINE_BYTES).collect();
         let start = link(&mapping, &order);
-        Ok(Self { _mapping: mapping, start, nr_lines: order.len() })
+        // Of memory, one round is as good as many.
+        let nr_filling = if nr_of_page == NR_LINES { NR_FILLING } else { 1 };
+        Ok(Self { _mapping: mapping, start, nr_lines: order.len(), nr_filling })
     }
 
     fn len_bytes(&self) -> usize {
@@ -133,11 +170,11 @@ impl Circle {
         self.nr_lines * NR_LOADS_MIN.div_ceil(self.nr_lines)
     }
 
-    /// Measures whole rounds, so each line is as old as possible. The first round warms up.
+    /// Measures whole rounds, so each line is as old as possible, after those that fill a cache.
     fn go(&self) -> Duration {
         let start = self.start as *const usize;
         // SAFETY: the words form one circle.
-        unsafe { follow(start, self.nr_lines) };
+        unsafe { follow(start, self.nr_filling * self.nr_lines) };
         // SAFETY: as above.
         unsafe { follow(start, self.nr_loads()) }
     }
@@ -235,7 +272,8 @@ impl Lines {
 /// # Errors
 /// Too little memory.
 pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkShares, StubsError> {
-    let (mut overlapped, mut alone, mut fetch) = (Vec::new(), Vec::new(), Vec::new());
+    let [mut overlapped, mut overlapped_ns] = [const { Vec::new() }; 2];
+    let [mut alone, mut fetch] = [const { Vec::new() }; 2];
     // Fewer pages if they are larger, still more than any level-2 TLB covers.
     let fewer = (page_bytes() / PAGE_BYTES).clamp(1, 8);
     for nr_pages in SETS.map(|nr| nr / part / fewer) {
@@ -262,13 +300,17 @@ pub(super) fn shares(nr_rounds: usize, part: usize, dir: &Path) -> Result<WalkSh
             if chain < DIFFERENCE_MIN_NS {
                 continue;
             }
-            overlapped.extend([Way::Dense, Way::Wide].map(|way| longer(way) / chain));
+            for way in [Way::Dense, Way::Wide] {
+                overlapped.push(longer(way) / chain);
+                overlapped_ns.push(longer(way));
+            }
             alone.push(longer(Way::Sparse) / chain);
             fetch.push(longer(Way::Calls) / chain);
         }
     }
-    let [overlapped, alone, fetch] = [overlapped, alone, fetch].map(|shares| Spread::of(&shares));
-    Ok(WalkShares { overlapped, alone, fetch })
+    let [overlapped, overlapped_ns, alone, fetch] =
+        [overlapped, overlapped_ns, alone, fetch].map(|all| Spread::of(&all));
+    Ok(WalkShares { overlapped, overlapped_ns, alone, fetch })
 }
 
 #[cfg(test)]

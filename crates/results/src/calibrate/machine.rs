@@ -325,7 +325,7 @@ fn tlb(
         l2_instruction,
         l2_data,
         walk_cache: walks::caches(),
-        walker: walks::walker(calibration, is_splintered),
+        walker: walks::walker(calibration, is_splintered, listed),
         address_spaces: if cfg!(target_arch = "aarch64") {
             AddressSpaces {
                 nr: 16_384,

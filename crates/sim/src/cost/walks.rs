@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind
+//!   overlapping       walks x walk_overlapped, if the machine has it
 //! ```
 
 use super::price::{float, whole_ns};
@@ -54,6 +55,10 @@ impl Sum<'_> {
             if kind.walks == 0 {
                 continue;
             }
+            if name == "walk_beside" && costs.walk_overlapped.is_some() {
+                self.overlapped(kind, events.has_links, walks);
+                continue;
+            }
             let latency = self.latency(kind, walks);
             let share = match share {
                 Some(cost) => {
@@ -64,6 +69,20 @@ impl Sum<'_> {
             };
             self.push(Cause::Walk, name, (kind.walks, of), latency.by(share));
         }
+    }
+
+    /// Adds overlapping walks as a time each. If links are not known, all may be chained.
+    fn overlapped(&mut self, kind: &KindCounters, has_links: bool, walks: Walks) {
+        let name = "walk_overlapped";
+        let mut time = self.part(name, self.costs.walk_overlapped.as_ref(), kind.walks);
+        if !has_links {
+            let latency = self.latency(kind, walks);
+            time.bounds = time.bounds.zip(latency.bounds).map(|(bounds, chained)| Interval {
+                high: bounds.high.max(chained.high),
+                ..bounds
+            });
+        }
+        self.push(Cause::Walk, name, (kind.walks, "overlapping walks"), time);
     }
 
     /// Returns the time of walks that do not overlap.

@@ -201,6 +201,9 @@ pub struct Costs {
     pub walk_memory: Option<Quantity>,
     /// The program's waiting time for a walk that overlaps with others.
     pub walk_beside: Option<Quantity>,
+    /// The same as a time, which hardly depends on the lines that the walk reads: the CPU's walkers
+    /// are the limit. If present, `walk_beside` applies to level-2 hits only.
+    pub walk_overlapped: Option<Quantity>,
     /// The program's waiting time for a single walk: other instructions hide the rest.
     pub walk_alone: Option<Quantity>,
     /// The program's waiting time for an instruction fetch's walk. It is longer than the walk if
@@ -328,6 +331,7 @@ quantities! {
     walk_llc: Time,
     walk_memory: Time,
     walk_beside: Share,
+    walk_overlapped: Time,
     walk_alone: Share,
     walk_fetch: Share,
     fault: Time,

@@ -254,7 +254,8 @@ impl Cell {
     fn walk_of(&self, slot: Slot, vpn: Vpn, leaf: &Leaf) -> Walk {
         let mm = self.program.spaces[self.hardware[slot].space].mm;
         let coalescing = self.hardware.cpu(slot).tlb.coalescing();
-        walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing)
+        let walk = walk_of(&self.memory.space(mm).table, leaf, vpn, coalescing);
+        Walk { folio: self.memory.core().folios.span_of(walk.pfn).order, ..walk }
     }
 
     fn fill(&mut self, slot: Slot, side: Side, walk: &Walk) {

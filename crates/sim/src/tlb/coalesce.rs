@@ -28,6 +28,8 @@ pub struct Walk {
     /// mapped to contiguous page frames, and has the same attributes. Can be capped at
     /// [`Coalescing::run_cap`]; ignored for a PMD leaf.
     pub run: Order,
+    /// Order of the folio that holds the page.
+    pub folio: Order,
     /// Rows from the load of the address to this reference, on the same thread; 0 = unknown.
     pub link: u32,
     pub is_written: bool,
@@ -43,6 +45,7 @@ impl Walk {
             leaf: LeafKind::Pte,
             order: Order::ZERO,
             run: Order::ZERO,
+            folio: Order::ZERO,
             link: 0,
             is_written: false,
         }

@@ -18,6 +18,9 @@ pub const MAX_ENTRIES: u32 = 1 << 16;
 
 pub const MAX_STRUCTURES: usize = 8;
 
+/// Lines of the host's table with the entries of 1,000 base pages.
+const HOST_LINES: std::ops::RangeInclusive<u32> = 1..=1000;
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StructureConfig {
@@ -160,12 +163,15 @@ impl TlbConfig {
     }
 
     fn check_walker(&self) -> Result<(), ConfigError> {
-        let WalkerConfig { l2, llc, source, .. } = &self.walker;
+        let WalkerConfig { l2, llc, source, host_lines, .. } = &self.walker;
         if source.trim().is_empty() {
             return Err(ConfigError::NoSource { place: "tlb.walker".to_owned() });
         }
         if l2.0 > llc.0 {
             return Err(ConfigError::CachesTurned { l2: (*l2).into(), llc: (*llc).into() });
+        }
+        if host_lines.is_some_and(|host_lines| !HOST_LINES.contains(&host_lines)) {
+            return Err(ConfigError::HostLines { nr: host_lines.unwrap_or(0) });
         }
         Ok(())
     }
@@ -300,6 +306,8 @@ pub enum ConfigError {
     WalkCacheTwice { place: String },
     #[error("tlb.walker: l2 = \"{l2}\" is larger than llc = \"{llc}\"")]
     CachesTurned { l2: String, llc: String },
+    #[error("tlb.walker: host_lines = {nr}; the entries of 1,000 pages are in 1 to 1,000 lines")]
+    HostLines { nr: u32 },
     #[error(
         "tlb.address_spaces: nr = {nr}; a CPU keeps the entries of 1 to {NR_SPACES_MAX} address \
          spaces (1: every switch flushes)"
@@ -338,6 +346,7 @@ impl ConfigError {
             Self::WalkCacheTwice { place } => key(place, "level"),
             Self::TooManyStructures { level, .. } => format!("tlb.{level}"),
             Self::CachesTurned { .. } => "tlb.walker.l2".to_owned(),
+            Self::HostLines { .. } => "tlb.walker.host_lines".to_owned(),
             Self::AddressSpaces { .. } => "tlb.address_spaces.nr".to_owned(),
             Self::SharedAndSplit => "tlb.l2".to_owned(),
             Self::PageNotHeld { side, .. } => format!("tlb.l1_{side}[0].sizes"),

@@ -19,8 +19,14 @@
 //!   first of them started less than `window` instructions ago, and *alone* if not. Fetches stop
 //!   the core and are a separate kind.
 //!
+//! - W5: a line of the host's table holds entries of neighbouring page frames. Frames of one folio
+//!   are neighbours. Folios smaller than a line's frames, and tables, are spread over lines as
+//!   `host_lines` says.
+//!
 //! A nested walk also reads entries of the host: one for the page, and one for each table. They are
 //! counted separately, on both virtual and physical machines.
+
+mod host;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -29,6 +35,7 @@ use largefolio_mm::units::{PageSize, Vpn};
 use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
 use serde::{Deserialize, Serialize};
 
+use self::host::HostPlaces;
 use super::access::Side;
 use super::coalesce::{LeafKind, Walk};
 use super::sizes::{CacheSize, EntrySize};
@@ -63,6 +70,10 @@ pub struct WalkerConfig {
     pub host_page: EntrySize,
     #[serde(default)]
     pub is_virtual: bool,
+    /// Lines of the host's page table with the entries of 1,000 base pages that a program uses.
+    /// `None`: the fewest, as with pages in order.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host_lines: Option<u32>,
     pub source: String,
     #[serde(default)]
     pub assumed: bool,
@@ -76,6 +87,7 @@ impl Default for WalkerConfig {
             window: 224,
             host_page: EntrySize::PMD_4K,
             is_virtual: false,
+            host_lines: None,
             source: "the machine file has no [tlb.walker]".to_owned(),
             assumed: true,
         }
@@ -214,7 +226,7 @@ pub(super) struct Walker {
     lines: PageTableLines,
     pages: Box<[[u64; NR_PAGES]; 2]>,
     table_bits: u32,
-    host_line_shift: u32,
+    host: HostPlaces,
     window: u64,
     /// Instructions at the start of the first walk of the current group.
     group_start: Option<u64>,
@@ -229,7 +241,7 @@ impl Walker {
             lines: PageTableLines::new(config),
             pages: Box::new([[u64::MAX; NR_PAGES]; 2]),
             table_bits: page.shift() - 3,
-            host_line_shift: host_line.saturating_sub(page.shift()),
+            host: HostPlaces::new(host_line.saturating_sub(page.shift()), config.host_lines),
             window: u64::from(config.window),
             group_start: None,
             recent: [u64::MAX; NR_RECENT],
@@ -280,8 +292,11 @@ impl Walker {
             self.lines
                 .read(self.host_line_of_table(level, walk.vpn), &mut kind_counters.host_lines);
         }
-        let frame = walk.pfn.0 >> self.host_line_shift;
-        self.lines.read(LineId::new(LineId::HOST, frame), &mut kind_counters.host_lines);
+        let line = match walk.leaf {
+            LeafKind::Pmd => self.host.line_in_order(walk.pfn.0),
+            LeafKind::Pte | LeafKind::Contpte => self.host.line(walk.pfn.0, walk.folio),
+        };
+        self.lines.read(line, &mut kind_counters.host_lines);
         (kind, kind_counters)
     }
 
@@ -322,10 +337,10 @@ impl Walker {
     }
 
     /// Returns the line of the host's entry for the page that holds a table. Tables are assumed to
-    /// be in address order, because their allocation order is unknown.
+    /// be allocated in address order, because their allocation order is unknown.
     fn host_line_of_table(&self, level: u32, vpn: Vpn) -> LineId {
         let table = vpn.0 >> (self.table_bits * (level + 1));
-        LineId::new(LineId::HOST_OF_TABLE + u64::from(level), table >> self.host_line_shift)
+        self.host.line_of_table(level, table)
     }
 }
 
@@ -333,12 +348,14 @@ impl Walker {
 struct LineId(u64);
 
 impl LineId {
-    /// Host entries. Smaller kinds are the levels of the machine's own table.
+    /// Entries of the host. Smaller kinds are the levels of the machine's own table.
     const HOST: u64 = 4;
     const HOST_OF_TABLE: u64 = 5;
+    /// Entries of the host for folios that are spread, by order.
+    const HOST_OF_ORDER: u64 = 9;
 
     const fn new(kind: u64, line: u64) -> Self {
-        Self(line << 4 | kind)
+        Self(line << 5 | kind)
     }
 }
 

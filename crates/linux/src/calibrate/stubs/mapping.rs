@@ -1,5 +1,6 @@
 //! A mapping aligned to a PMD entry, and the part of it that PMD entries map.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::ptr;
 
@@ -7,11 +8,13 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use super::StubsError;
 use super::file::failed;
-use crate::geometry::pmd_bytes;
+use crate::calibrate::count;
+use crate::geometry::{page_bytes, pmd_bytes};
 use crate::proc::Task;
 use crate::proc::host::COMPACT_MEMORY;
 use crate::proc::smaps::Smap;
 use crate::system::Live;
+use crate::system::entry::{PFN_MASK, PRESENT};
 
 /// How often a collapse is tried, with a compaction of all memory between two tries.
 const NR_COLLAPSES: u32 = 4;
@@ -120,6 +123,19 @@ impl Mapping {
             // SAFETY: inside the writable mapping, which nothing else refers to.
             unsafe { self.at.wrapping_add(offset).write_volatile(byte) };
         }
+    }
+
+    /// Counts the groups of `1 << shift` aligned page frames that hold its pages, per page. `None`
+    /// if the kernel hides page frames, as it does from programs without `CAP_SYS_ADMIN`.
+    pub(crate) fn groups_per_page(&self, shift: u32) -> Option<f64> {
+        let first = self.at.addr() as u64 / page_bytes() as u64;
+        let mut entries = vec![0; self.len_bytes / page_bytes()];
+        let nr = Task::own(&Live).pagemap().ok()?.read(first, &mut entries).ok()?;
+        let present = entries.iter().take(nr).filter(|&&entry| entry & PRESENT != 0);
+        let frames: Vec<u64> = present.map(|entry| entry & PFN_MASK).collect();
+        let groups: BTreeSet<u64> = frames.iter().map(|frame| frame >> shift).collect();
+        let is_known = frames.iter().any(|&frame| frame != 0);
+        is_known.then(|| count(groups.len()) / count(frames.len()))
     }
 
     pub(crate) fn pmd_mapped_bytes(&self) -> u64 {

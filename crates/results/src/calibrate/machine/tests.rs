@@ -1,6 +1,6 @@
 use largefolio_linux::calibrate::{
-    Caches, Cpu, Curve, Figure, KernelCosts, LineCosts, MapcountCosts, Pace, Point, Rate, Storage,
-    WalkShares,
+    Caches, Cpu, Curve, Figure, HostLines, KernelCosts, LineCosts, MapcountCosts, Pace, Point,
+    Rate, Storage, WalkShares,
 };
 use largefolio_linux::measure::Spread;
 use largefolio_sim::machine::Quantity;
@@ -32,6 +32,7 @@ fn curve(side: Side, pages: Pages, (l1, l2): (usize, usize)) -> Curve {
         spread: points(&ns),
         packed: points(&|_| 1.0),
         extra: points(&|nr| ns(nr) - 1.0),
+        host_lines: None,
     }
 }
 
@@ -86,6 +87,7 @@ fn calibration() -> Calibration {
         copy: vec![rate(4096, 600.0)],
         returned: None,
         storage: Storage { sequential: Some(figure(1e6)), ..Storage::default() },
+        host_lines: Some(HostLines { of_4k: 0.64, of_2m: 0.05 }),
         missing: vec!["folios of 32 KiB: changing it needs root".to_owned()],
     }
 }
@@ -348,4 +350,18 @@ fn days_are_dates() {
     ] {
         assert_eq!(date(days), expected, "{days}");
     }
+}
+
+#[test]
+fn base_pages_are_spread_over_the_hosts_table_as_pagemap_shows() {
+    let mut calibration = calibration();
+    assert_eq!(written(&calibration).tlb.walker.host_lines, Some(50));
+    let base = calibration.curves[0].clone();
+    calibration.curves[1] = Curve { pages: Pages::Pmd, ..base };
+    let walker = written(&calibration).tlb.walker;
+    assert_eq!((walker.host_page.bytes(), walker.host_lines), (4096, Some(640)));
+    calibration.host_lines = None;
+    let walker = written(&calibration).tlb.walker;
+    assert_eq!(walker.host_lines, None);
+    assert!(walker.source.contains("hidden (run as root)"), "{}", walker.source);
 }

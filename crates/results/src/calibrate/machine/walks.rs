@@ -4,11 +4,11 @@
 //! measured. The rest is the walk's fixed part: the cost of translation in chains of loads, minus
 //! the lines that the model counts for the same chain.
 
-use largefolio_linux::calibrate::{Calibration, Figure, Pages, Side};
+use largefolio_linux::calibrate::{Calibration, Figure, HostLines, Pages, Side};
 use largefolio_linux::measure::Spread;
 use largefolio_mm::units::{PageSize, Pfn, Vpn};
 use largefolio_sim::cost::{digits, ns_each};
-use largefolio_sim::machine::{Costs, Quantity, Unit};
+use largefolio_sim::machine::{Costs, Machine, Quantity, Unit};
 use largefolio_sim::tlb::{
     self, Access, CacheSize, EntrySize, LeafKind, Lines, Tlb, TlbConfig, TlbLevel, Walk,
     WalkCacheConfig, WalkerConfig, Ways,
@@ -41,26 +41,54 @@ pub(super) fn caches() -> Vec<WalkCacheConfig> {
     ]
 }
 
-pub(super) fn walker(calibration: &Calibration, is_splintered: bool) -> WalkerConfig {
+pub(super) fn walker(
+    calibration: &Calibration,
+    is_splintered: bool,
+    listed: Option<&Machine>,
+) -> WalkerConfig {
     let host_page = if is_splintered { "4K" } else { "2M" };
     let half = calibration.caches.llc_bytes as u64 / 2;
+    let kept = calibration.lines.kept_bytes.map(|bytes| bytes as u64);
+    let window = listed.map(|listed| (listed.tlb.walker.window, &listed.name));
+    let host_lines =
+        calibration.host_lines.as_ref().map(|lines| per_thousand(lines, is_splintered));
     WalkerConfig {
         l2: CacheSize(calibration.caches.l2_bytes as u64),
-        llc: CacheSize(half.max(calibration.caches.l2_bytes as u64)),
-        window: WalkerConfig::default().window,
+        llc: CacheSize(kept.unwrap_or(half).max(calibration.caches.l2_bytes as u64)),
+        window: window.map_or(WalkerConfig::default().window, |(window, _)| window),
         host_page: EntrySize::parse(host_page).unwrap_or(WalkerConfig::default().host_page),
         is_virtual: is_splintered || calibration.cpu.is_virtual == Some(true),
+        host_lines,
         source: format!(
             "{}; the host's page size inferred from whether 2M folios start to miss at the same \
-             sizes as 4K folios; number of instructions in flight assumed",
-            if calibration.caches.is_reported {
-                "caches from /sys/devices/system/cpu/cpu0/cache, with half of the last level"
+             sizes as 4K folios; {}; {}",
+            match (calibration.caches.is_reported, kept) {
+                (true, Some(_)) =>
+                    "caches from /sys/devices/system/cpu/cpu0/cache, with the part of the last \
+                     level that kept a circle of loads",
+                (true, None) =>
+                    "caches from /sys/devices/system/cpu/cpu0/cache, with half of the last level",
+                (false, _) => "the kernel does not report the caches; typical sizes assumed",
+            },
+            if host_lines.is_some() {
+                "lines of the host's table counted in pagemap, for 64 MiB of base pages"
             } else {
-                "the kernel does not report the caches; typical sizes assumed"
-            }
+                "page frames are hidden (run as root), so base pages are assumed to be in order"
+            },
+            window.map_or_else(
+                || "number of instructions in flight assumed".to_owned(),
+                |(_, name)| format!("number of instructions in flight as on {name}")
+            )
         ),
         assumed: true,
     }
+}
+
+fn per_thousand(lines: &HostLines, is_splintered: bool) -> u32 {
+    let each = if is_splintered { lines.of_4k } else { lines.of_2m };
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "clamped")]
+    let nr = (each * 1000.0).round().clamp(1.0, 1000.0) as u32;
+    nr
 }
 
 pub(super) fn set(
@@ -84,6 +112,12 @@ pub(super) fn set(
         _ => other.as_ref().map(assumed),
     };
     costs.walk_beside = of(&shares.overlapped, "for loads from lists", &stand_in.walk_beside);
+    let limits = Unit::Ns.limits();
+    costs.walk_overlapped =
+        shares.overlapped_ns.as_ref().filter(|ns| limits.contains(&ns.median)).map(|ns| {
+            let how = "extra time of a load from a list if each line is on its own page";
+            measured(&Figure { ns: ns.clone(), how: how.to_owned() })
+        });
     let apart = "for loads with 256 instructions between them";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
     costs.walk_fetch = of(&shares.fetch, "for calls to stubs", &stand_in.walk_fetch);
@@ -116,27 +150,27 @@ fn fixed(
     let curve = calibration.curve(Side::Data, pages)?;
     // CPUID may describe an impossible TLB; the machine file will be refused.
     let base = running::page();
+    let mut tlb = tlb.clone();
+    if let Some(lines) = &curve.host_lines {
+        let is_splintered = tlb.walker.host_page.bytes() < 2 << 20;
+        tlb.walker.host_lines = Some(per_thousand(lines, is_splintered));
+    }
     tlb.check(&[base]).ok()?;
     let each = |cost: &Option<Quantity>| ns_each(cost.as_ref()?, costs);
     let (l2, llc, memory) =
         (each(&costs.walk_l2)?, each(&costs.walk_llc)?, each(&costs.walk_memory)?);
     #[expect(clippy::cast_precision_loss, reason = "a few hundred thousand of each")]
     let float = |nr: u64| nr as f64;
-    let (mut medians, mut all) = (Vec::new(), Vec::new());
+    let mut medians = Vec::new();
     for point in curve.extra.iter().filter(|point| SETS.contains(&point.nr)) {
-        let (nr_walks, lines) = chain(tlb, base, point.nr, pages);
+        let (nr_walks, lines) = chain(&tlb, base, point.nr, pages);
         let lines_ns = float(lines.l2) * l2 + float(lines.llc) * llc + float(lines.memory) * memory;
-        let each_ns = |ns: f64| {
-            let walks_ns = ns * float(point.nr as u64) - lines_ns;
-            (walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS)
-        };
-        medians.push(each_ns(point.ns.median));
-        all.extend([each_ns(point.ns.min), each_ns(point.ns.max)]);
+        let walks_ns = point.ns.median * float(point.nr as u64) - lines_ns;
+        medians.push((walks_ns / float(nr_walks.max(1))).max(FIXED_MIN_NS));
     }
-    let rounds = Spread::of(&all)?;
-    let ns = Spread { min: rounds.min, max: rounds.max, ..Spread::of(&medians)? };
+    let ns = Spread::of(&medians)?;
     let how = "time that translation adds to chains of loads over n working sets, minus the time \
-               to read the lines of their walks; smallest and largest of all rounds";
+               to read the lines of their walks; one median per working set";
     Some(measured(&Figure { ns, how: how.to_owned() }))
 }
 
