@@ -19,6 +19,7 @@ const STORE: u8 = 0x10;
 const KNOWN: u8 = 0x80;
 
 const POINTER_SIZE_SHIFT: u8 = 3;
+const NUMBER_SIZE_SHIFT: u8 = 2;
 
 static ENTRIES: [AtomicU64; NR_ENTRIES] = [const { AtomicU64::new(0) }; NR_ENTRIES];
 
@@ -73,6 +74,12 @@ impl Access {
     #[inline]
     pub(crate) fn is_load_of_pointer_size(self) -> bool {
         self.0 == KNOWN | POINTER_SIZE_SHIFT
+    }
+
+    /// Returns whether it loads 4 bytes, which may be an index.
+    #[inline]
+    pub(crate) fn is_load_of_number_size(self) -> bool {
+        self.0 == KNOWN | NUMBER_SIZE_SHIFT
     }
 }
 

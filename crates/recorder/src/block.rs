@@ -5,7 +5,7 @@
 //!   that a fault interrupts counts in full.
 //! - B2: an access counts once on each page it touches. QEMU 7.2 reports a 16-byte access as two
 //!   8-byte ones, 10.0 as one.
-//! - B3: the value of an aligned 8-byte load is noted after the load touched its page.
+//! - B3: the value of an aligned load of 8 or 4 bytes is noted after the load touched its page.
 //! - B4: an instruction that modifies memory counts as two writes on `x86_64` ([`modify`]). On arm64
 //!   an atomic one is a read and a write in a single-threaded program. With more threads QEMU
 //!   reports it once, and it is a write.
@@ -31,6 +31,7 @@ const PAGE_MASK: u64 = (1 << PAGE_BITS) - 1;
 const ACCESS_MAX: u64 = 16;
 
 const POINTER_BYTES: u64 = 8;
+const NUMBER_BYTES: u64 = 4;
 
 /// The low bits of a segment word count its instructions (at most 512 per block). The bits above
 /// hold the page number.
@@ -53,7 +54,8 @@ pub(crate) extern "C" fn translated(_id: PluginId, block: *mut Block) {
         if !IS_LAYOUT_SENT.swap(true, Relaxed) {
             layout::send(insn, start);
         }
-        watch_accesses(insn, modify::is_modifying(insn, usize::try_from(size).unwrap_or(0)));
+        let is_modifying = modify::is_modifying(insn, usize::try_from(size).unwrap_or(0));
+        watch_accesses(insn, start, is_modifying);
         unseen::watch(insn);
         for page in start >> PAGE_BITS..=(start + size.max(1) - 1) >> PAGE_BITS {
             if page != segment.page {
@@ -107,7 +109,7 @@ fn data_of(word: u64) -> *mut c_void {
 
 /// Uses one callback for both directions: QEMU 7.2 confuses loads and stores if a callback asks for
 /// one direction.
-fn watch_accesses(insn: *mut Insn, is_modifying: bool) {
+fn watch_accesses(insn: *mut Insn, start: u64, is_modifying: bool) {
     // SAFETY: `insn` is valid during the translation callback we are in.
     unsafe {
         qemu::qemu_plugin_register_vcpu_mem_cb(
@@ -115,7 +117,7 @@ fn watch_accesses(insn: *mut Insn, is_modifying: bool) {
             if is_modifying { modified } else { accessed },
             qemu::NO_REGS,
             qemu::MEM_BOTH,
-            ptr::null_mut(),
+            data_of(start),
         );
     }
 }
@@ -127,74 +129,86 @@ extern "C" fn executed(vcpu: c_uint, data: *mut c_void) {
     }
     let word = data.addr() as u64;
     let count = word & ((1 << SEGMENT_COUNT_BITS) - 1);
-    touch(tail, EXEC, word >> SEGMENT_COUNT_BITS << PAGE_BITS, count);
+    touch(tail, EXEC, word >> SEGMENT_COUNT_BITS << PAGE_BITS, count, 0);
 }
 
-extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
+/// `data` is the instruction's address.
+extern "C" fn accessed(vcpu: c_uint, info: u32, addr: u64, data: *mut c_void) {
     let Some(tail) = thread::tail_of(vcpu) else { return };
     // SAFETY: `info` is the handle QEMU passed to this callback.
     let access = unsafe { Access::of(info) };
     let op = if access.is_store() { WRITE } else { READ };
-    touch(tail, op, addr, 1);
+    let pc = data.addr() as u64;
+    touch(tail, op, addr, 1, pc);
+    // SAFETY: as above, and the callback runs.
+    let reported = || unsafe { version::value_of(info) };
     if access.is_load_of_pointer_size() {
-        // SAFETY: as above, and the callback runs.
-        match unsafe { version::value_of(info) } {
-            Some(value) => note_value(tail, addr, value),
-            None => note_value_in_memory(tail, addr),
+        if let Some(value) = reported().or_else(|| pointer_in_memory(addr))
+            && addr.is_multiple_of(POINTER_BYTES)
+        {
+            tail.loaded(addr, value);
         }
+    } else if access.is_load_of_number_size()
+        && let Some(value) = reported().or_else(|| number_in_memory(addr))
+    {
+        tail.loaded_number(value & u64::from(u32::MAX));
     }
     if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
-        access_at_page_end(tail, access, addr, op);
+        access_at_page_end(tail, access, addr, (op, pc));
     }
 }
 
 /// Records the load and the store of an instruction that modifies memory as writes.
-extern "C" fn modified(vcpu: c_uint, info: u32, addr: u64, _data: *mut c_void) {
+extern "C" fn modified(vcpu: c_uint, info: u32, addr: u64, data: *mut c_void) {
     let Some(tail) = thread::tail_of(vcpu) else { return };
     // SAFETY: `info` is the handle QEMU passed to this callback.
     let access = unsafe { Access::of(info) };
-    touch(tail, WRITE, addr, 1);
+    let pc = data.addr() as u64;
+    touch(tail, WRITE, addr, 1, pc);
     if addr & PAGE_MASK > PAGE_MASK + 1 - ACCESS_MAX {
-        access_at_page_end(tail, access, addr, WRITE);
+        access_at_page_end(tail, access, addr, (WRITE, pc));
     }
 }
 
+/// Reads the value of the last load from memory, for a QEMU that does not report it.
 #[inline]
-fn note_value(tail: &Tail, addr: u64, value: u64) {
-    if addr.is_multiple_of(POINTER_BYTES) {
-        tail.loaded(addr, value);
-    }
-}
-
-/// Reads the value from memory, for a QEMU that does not report it.
-#[inline]
-fn note_value_in_memory(tail: &Tail, addr: u64) {
-    let Some(base) = layout::load_base() else { return };
-    if !addr.is_multiple_of(POINTER_BYTES) {
-        return;
-    }
-    let Ok(host) = usize::try_from(addr.wrapping_add(base)) else { return };
-    let host = ptr::with_exposed_provenance::<u64>(host);
+fn pointer_in_memory(addr: u64) -> Option<u64> {
+    let host = in_memory(addr, POINTER_BYTES)?;
     // SAFETY: the calling thread has just loaded these 8 aligned bytes of the program, which QEMU
-    // maps at `base`. Only another program thread could have unmapped or protected them since. It
-    // would race with the load itself: the program could fault without us too, and QEMU (7.2)
-    // passes this fault on as the program's. Other threads may write there, hence volatile. The
-    // value is only compared.
-    let value = unsafe { host.read_volatile() };
-    tail.loaded(addr, value);
+    // maps there. Only another program thread could have unmapped or protected them since. It would
+    // race with the load itself: the program could fault without us too, and QEMU (7.2) passes this
+    // fault on as the program's. Other threads may write there, hence volatile. The value is only
+    // compared.
+    Some(unsafe { ptr::with_exposed_provenance::<u64>(host).read_volatile() })
+}
+
+/// The same for 4 bytes.
+#[inline]
+fn number_in_memory(addr: u64) -> Option<u64> {
+    let host = in_memory(addr, NUMBER_BYTES)?;
+    // SAFETY: as for 8 bytes.
+    Some(u64::from(unsafe { ptr::with_exposed_provenance::<u32>(host).read_volatile() }))
+}
+
+/// Returns where QEMU maps an aligned address of the program.
+#[inline]
+fn in_memory(addr: u64, bytes: u64) -> Option<usize> {
+    let base = layout::load_base()?;
+    let host = || usize::try_from(addr.wrapping_add(base)).ok();
+    if addr.is_multiple_of(bytes) { host() } else { None }
 }
 
 #[cold]
-fn access_at_page_end(tail: &Tail, access: Access, addr: u64, op: u32) {
+fn access_at_page_end(tail: &Tail, access: Access, addr: u64, (op, pc): (u32, u64)) {
     let last = addr + (access.size_bytes() - 1);
     if last >> PAGE_BITS != addr >> PAGE_BITS {
-        touch(tail, op, last, 1);
+        touch(tail, op, last, 1, pc);
     }
 }
 
 #[inline]
-fn touch(tail: &Tail, op: u32, addr: u64, count: u64) {
-    if tail.touch(op, addr, count) == Room::Full {
+fn touch(tail: &Tail, op: u32, addr: u64, count: u64, pc: u64) {
+    if tail.touch(op, addr, count, pc) == Room::Full {
         send::flush(tail);
     }
 }
@@ -210,7 +224,7 @@ pub(crate) fn touch_buffer(tail: &Tail, direction: Direction, addr: u64, len: u6
         Direction::KernelWrites => WRITE,
     };
     for page in addr >> PAGE_BITS..=addr.saturating_add(len - 1) >> PAGE_BITS {
-        touch(tail, op, page << PAGE_BITS, 1);
+        touch(tail, op, page << PAGE_BITS, 1, 0);
     }
 }
 

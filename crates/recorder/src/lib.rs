@@ -30,6 +30,7 @@ mod grace;
 mod head;
 mod holes;
 mod imports;
+mod indexed;
 mod layout;
 mod link;
 mod modify;

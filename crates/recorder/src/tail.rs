@@ -25,6 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use crate::indexed::Indexed;
 use crate::named::Named;
 use crate::sys;
 use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDOW, tail_offset};
@@ -55,6 +56,7 @@ struct Head {
     state: AtomicU32,
     last: [AtomicU32; 3],
     named: Named,
+    indexed: Indexed,
 }
 
 #[repr(C)]
@@ -104,9 +106,10 @@ impl Tail {
         unsafe { sys::unmap(tail.as_ptr().cast(), size_of::<Self>()) };
     }
 
-    /// Adds `count` (at most [`COUNT_MAX`]) references of op `op` (0..3) to the page of `addr`.
+    /// Adds `count` (at most [`COUNT_MAX`]) references of op `op` (0..3) to the page of `addr`, by
+    /// the instruction at `pc`, or 0.
     #[inline]
-    pub(crate) fn touch(&self, op: u32, addr: u64, count: u64) -> Room {
+    pub(crate) fn touch(&self, op: u32, addr: u64, count: u64, pc: u64) -> Room {
         let key = Row { op, addr, count: 0, link: 0 }.encode();
         let end = self.head.end.load(Relaxed);
         let slot = self.head.last.get(op as usize).map_or(0, |last| last.load(Relaxed));
@@ -117,11 +120,11 @@ impl Tail {
                 return Room::Left;
             }
         }
-        self.touch_window(key, op, count)
+        self.touch_window(key, op, count, (pc, addr))
     }
 
     #[inline(never)]
-    fn touch_window(&self, key: u64, op: u32, count: u64) -> Room {
+    fn touch_window(&self, key: u64, op: u32, count: u64, at: (u64, u64)) -> Room {
         let end = self.head.end.load(Relaxed);
         let window = self.rows.get((end - FIRST) as usize..end as usize).unwrap_or_default();
         let found =
@@ -135,19 +138,39 @@ impl Tail {
             return Room::Left;
         }
         let Some(cell) = self.rows.get(end as usize) else { return Room::Full };
-        let link = if op == EXEC { 0 } else { self.head.named.link(key >> PAGE_SHIFT, end) };
+        let link = if op == EXEC { 0 } else { self.link(key >> PAGE_SHIFT, at, end) };
         cell.store(key + (count << LINK_BITS) + link, Relaxed);
         self.head.end.store(end + 1, Release);
         self.remember(op, end);
         if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
     }
 
+    /// Returns the distance from the row about to be added to that of the load of its address.
+    fn link(&self, page: u64, (pc, addr): (u64, u64), end: u32) -> u64 {
+        let indexed = if pc == 0 { 0 } else { self.head.indexed.link(pc, addr, end) };
+        match self.head.named.link(page, end) {
+            0 => indexed,
+            named => named,
+        }
+    }
+
+    /// Notes the value of the load at `addr`, which was just touched.
     #[inline]
     pub(crate) fn loaded(&self, addr: u64, value: u64) {
         let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
         // Slot 0: the touch filled the tail and its row was sent.
         if slot != 0 {
             self.head.named.note(addr, value, slot, self.head.end.load(Relaxed));
+            self.head.indexed.note(value, slot);
+        }
+    }
+
+    /// The same for a load that is too short for an address.
+    #[inline]
+    pub(crate) fn loaded_number(&self, value: u64) {
+        let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
+        if slot != 0 {
+            self.head.indexed.note(value, slot);
         }
     }
 
@@ -190,6 +213,7 @@ impl Tail {
             last.store(0, Relaxed);
         }
         self.head.named.clear();
+        self.head.indexed.clear();
         self.head.end.store(FIRST, Release);
         self.head.seq.store(self.seq() + 1, Release);
     }

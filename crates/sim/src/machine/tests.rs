@@ -282,7 +282,13 @@ fn every_arm64_machine_has_all_that_a_total_needs() {
     let refined = ["cpi", "walk_pmd", "fault_around", "folio_alloc", "map_batch", "fork_batch"]
         .into_iter()
         .chain(["fork_large", "fork_pmd", "unmap_large", "unmap_pmd", "folio_free", "page_free"])
-        .chain(["page_mapcount", "owner_word", "storage_interval", "host_backing", "walk_overlapped"]);
+        .chain([
+            "page_mapcount",
+            "owner_word",
+            "storage_interval",
+            "host_backing",
+            "walk_overlapped",
+        ]);
     let refined: Vec<&str> = refined.collect();
     for &(name, _) in MACHINES.built_in {
         let machine = Machine::named(name).unwrap();
