@@ -49,6 +49,7 @@ use crate::setting::thp::size_name;
 use crate::system::Live;
 
 use crate::measure::Spread;
+use crate::measure::counters::Counting;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CalibrateError {
@@ -80,7 +81,9 @@ pub(crate) const fn count(nr: usize) -> f64 {
     nr as f64
 }
 
-/// Memory whose page frames show how base pages are spread.
+const NO_COUNTERS: &str = "hardware counters: the hypervisor or kernel.perf_event_paranoid hides \
+                           them (docs/reference/record.md#hardware-counters)";
+/// Memory in which the page frames are counted.
 const HOST_LINES_BYTES: usize = 64 << 20;
 /// Largest working set of a curve in bytes: 98,304 pages of 4K.
 const CURVE_BYTES_MAX: usize = 384 << 20;
@@ -165,7 +168,7 @@ pub struct Calibration {
     pub returned: Option<Figure>,
     pub copy: Vec<Rate>,
     pub storage: Storage,
-    /// How base pages of a new program are spread over the host's table.
+    /// How widely new base pages are spread over the host's table.
     pub host_lines: Option<HostLines>,
     pub missing: Vec<String>,
 }
@@ -215,6 +218,9 @@ impl Calibration {
         match loads::shares(effort.nr_rounds(), effort.part(), dir) {
             Ok(shares) => calibration.walk_shares = shares,
             Err(error) => calibration.missing.push(format!("overlap of walks: {error}")),
+        }
+        if Counting::start().is_none() {
+            calibration.missing.push(NO_COUNTERS.to_owned());
         }
         Ok(calibration)
     }

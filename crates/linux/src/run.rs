@@ -12,8 +12,8 @@
 //!
 //! Invariants:
 //! - N1: the program's arguments, streams, directory, process group and terminal are unchanged. So
-//!   is its environment, except for `GLIBC_TUNABLES` with `--heap`. It does not inherit a disabled
-//!   THP, and folio reports that.
+//!   is its environment, except for `GLIBC_TUNABLES` with `--heap`. With text or heap, it does not
+//!   inherit a disabled THP, and folio reports that.
 //! - N2: it ends as it would without folio: same exit code, or death by the same signal.
 //! - N3: a keeper ([`crate::setting`]) restores each system setting, even if this process is
 //!   killed.
@@ -31,5 +31,5 @@ pub use child::{ChildEnd, die_of};
 pub use choice::{Launch, ProgramRequest, RunError, Text, Watched, placed, remap_refusal};
 pub use fallback::Fallback;
 pub use heap::Heap;
-pub use inherited::thp_disabled;
+pub use inherited::{ThpLimit, limit_thp, thp_disabled};
 pub use sample::{Samples, Sampling};

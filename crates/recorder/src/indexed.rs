@@ -1,8 +1,8 @@
 //! Links between the load of an index and the later reference to the element it selects.
 //!
-//! Owns the last loaded numbers, and a table from an instruction to its last new page: where it
-//! was, and the numbers loaded before. An index is a number whose differences are proportional to
-//! the instruction's addresses, twice in a row with the same factor:
+//! Owns the last loaded numbers, and a table of instructions with the address of each one's last new
+//! page and the numbers that were loaded before it. A number is an index if the differences of
+//! numbers and of addresses have the same ratio twice in a row:
 //!
 //! ```text
 //!   mov (%rdx,%rax),%eax     address      number before   difference of both
@@ -24,7 +24,7 @@ use crate::wire::LINK_MAX;
 
 /// Instructions, one per hash of an address.
 const NR_ENTRIES: usize = 64;
-/// Last numbers, the newest first: an element may have a key besides the next index.
+/// Last numbers, the newest first: an element may contain a key and the next index.
 const NR_NUMBERS: usize = 2;
 /// Smaller numbers are flags and counters more often than indices.
 const LOWEST: u64 = 64;

@@ -145,13 +145,21 @@ impl Tail {
         if end as usize + 1 == self.rows.len() { Room::Full } else { Room::Left }
     }
 
-    /// Returns the distance from the row about to be added to that of the load of its address.
+    /// Returns how many rows the load of the address is before the row about to be added.
     fn link(&self, page: u64, (pc, addr): (u64, u64), end: u32) -> u64 {
         let indexed = if pc == 0 { 0 } else { self.head.indexed.link(pc, addr, end) };
         match self.head.named.link(page, end) {
+            0 if self.page_before(end, indexed) == Some(page) => 0,
             0 => indexed,
             named => named,
         }
+    }
+
+    /// Returns the page of the row that is `distance` before `end`.
+    fn page_before(&self, end: u32, distance: u64) -> Option<u64> {
+        let row = u64::from(end).checked_sub(distance)?;
+        let row = self.rows.get(usize::try_from(row).ok()?)?.load(Relaxed);
+        Some(row >> PAGE_SHIFT)
     }
 
     /// Notes the value of the load at `addr`, which was just touched.

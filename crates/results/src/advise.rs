@@ -37,7 +37,7 @@ pub use process::{ProcessAdvice, is_running};
 pub use search::Candidate;
 
 use crate::running;
-use crate::{Error, Remark};
+use crate::{Error, Remark, anchor};
 
 const SCHEMA_VERSION: u32 = 1;
 /// The share of the gain that a simpler plan may lose.
@@ -141,11 +141,13 @@ impl Question {
         let running::Host { machine, walks, remark } = running::machine()?;
         let Texts { files: texts, refusal } = Texts::of(meta);
         let (choices, left_out) = choice::of_system(&kernel, &choice::Program::of(meta, refusal))?;
+        let (anchor, ignored) = anchor::known(&trace);
         let search = search::Search {
             trace: &trace,
             kernel: &kernel,
             machine: &machine,
             walks,
+            anchor: anchor.as_ref().filter(|anchor| machine.cpu.as_ref() == Some(&anchor.cpu)),
             cache: self.cache,
             memory_bytes: self.memory_bytes,
             may_end: self.may_end,
@@ -164,6 +166,7 @@ impl Question {
         let mut remarks: Vec<Remark> =
             Remark::of_rules(kernel.note.as_deref()).into_iter().collect();
         remarks.extend(remark);
+        remarks.extend(ignored);
         remarks.extend(this.remark().cloned());
         remarks.extend(crate::predict::gaps::of_kernel(&kernel).map(Remark::Warning));
         if is_cut {

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use largefolio_sim::cost::{BaseSource, Cause, Estimate, Walks};
 use largefolio_sim::interval::Interval;
+use largefolio_sim::machine::TimeErrors;
 use largefolio_trace::Attached;
 pub use largefolio_trace::shown::printable;
 
@@ -101,6 +102,19 @@ pub fn grouped(value: u64) -> String {
 pub fn counted(value: u64, what: &str) -> String {
     let s = if value == 1 { "" } else { "s" };
     format!("{} {what}{s}", grouped(value))
+}
+
+/// Says why predicted times have their bounds.
+#[must_use]
+pub fn of_errors(errors: &TimeErrors) -> String {
+    let nr = errors.nr_programs;
+    if errors.shipped {
+        return format!(
+            "as they held for nine of ten of {nr} programs on another machine, and half as wide \
+             again; folio calibrate --programs measures them here"
+        );
+    }
+    format!("they held for nine of ten of {nr} programs that were predicted and measured there")
 }
 
 /// Formats a count in at most seven digits: `1,234,567`, `31.23 M`.

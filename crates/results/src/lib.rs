@@ -16,6 +16,7 @@
 //! result, and the module's own file knows both.
 
 pub mod advise;
+pub mod anchor;
 pub mod calibrate;
 pub mod cells;
 pub mod collapse;
@@ -34,6 +35,7 @@ mod remedy;
 pub mod running;
 pub mod schemas;
 mod sentence;
+mod trial;
 pub mod tune;
 pub mod verify;
 pub mod warm;

@@ -4,7 +4,7 @@
 //! Reading order: `reading` (reading and judging the system), `group` (by file, in order), `view`
 //! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
 //! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
-//! `board` and `board_rows` (the full-screen view); `openmetrics`; `elf` with `elf_text` and
+//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
 mod board;
@@ -21,6 +21,7 @@ mod openmetrics;
 mod page;
 mod plain;
 mod reading;
+mod require;
 mod show;
 mod state;
 mod summary;
@@ -44,6 +45,7 @@ pub use group::Sort;
 pub use plain::shortened;
 pub(crate) use plain::what_in;
 pub use reading::{MapsRequest, Reading, Selection};
+pub use require::Requirement;
 pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;

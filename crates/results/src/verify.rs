@@ -11,7 +11,9 @@ use crate::html::frame::Page;
 
 use crate::Forms;
 
-pub use prediction::{MeasuredTime, MeasuredTimes, PredictedChange, VerifyPrediction};
+pub use prediction::{
+    MeasuredTime, MeasuredTimes, PredictedChange, PredictedFrom, VerifyPrediction,
+};
 pub use result::{Change, SettingRow, VerifyResult};
 
 impl Forms for VerifyResult {

@@ -19,6 +19,7 @@
 //!
 //! Not included: the program's own instructions, cache misses, system calls.
 
+mod anchor;
 mod bounds;
 mod count;
 mod device;
@@ -40,12 +41,13 @@ use crate::interval::Interval;
 use crate::machine::{Costs, Machine, TimeErrors, Unit};
 use crate::tlb::WalkCounters;
 
+pub use anchor::{Anchor, MeasuredChange};
 pub use count::Mark;
 pub use count::by_unit;
 pub use device::{Device, Read, Timing};
 pub use latency::{Latency, SizeLatency};
 pub use price::ns_each;
-pub use run::{BaseSource, BaseTime};
+pub use run::{BaseSource, BaseTime, cpi_of};
 pub use terms::digits;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -215,6 +217,9 @@ pub struct Term {
     /// Time with bounds. Uses another machine's cost if unknown; absent if no machine has one.
     #[serde(skip)]
     pub bounds: Option<Interval>,
+    /// Whether a program's slope replaces the errors of costs.
+    #[serde(skip)]
+    pub is_anchored: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -261,6 +266,9 @@ pub struct Estimate {
     /// The machine's errors, which the bounds of changes contain.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<TimeErrors>,
+    /// The program's measured slope, which its user time contains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub anchor: Option<Anchor>,
 }
 
 impl Estimate {

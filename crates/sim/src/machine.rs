@@ -55,7 +55,7 @@ pub use costs::{
 };
 pub use cpu::{CpuId, Nearest};
 pub use error::{Contradiction, MachineError};
-pub use errors::{COVERAGE, FLOOR_PERCENT, TimeErrors};
+pub use errors::{BOUNDS_SHARE, COVERAGE, FLOOR_PERCENT, TimeErrors};
 pub use this::{THIS, this_path};
 
 #[derive(Clone, Debug, PartialEq)]

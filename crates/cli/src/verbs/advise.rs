@@ -11,6 +11,7 @@ use clap::Args;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::shell;
 use largefolio_results::advise::{Advice, Lasting, ProcessAdvice, Question, Step, is_running};
+use largefolio_results::anchor::AnchorRequest;
 use largefolio_results::maps::Selection;
 use largefolio_results::predict::Goal;
 use largefolio_results::{Form, Forms as _};
@@ -18,6 +19,7 @@ use largefolio_sim::replay::CacheState;
 use largefolio_sim::size;
 use largefolio_trace::{OpenTrace, shown};
 
+use super::predict::replay;
 use super::values::{self, FormArgs};
 use crate::console::{self, Console};
 use crate::errors::Exit;
@@ -262,7 +264,10 @@ impl AdvisePlan {
             .chain(self.args.command.iter().cloned());
         let ended = self.folio(&record.collect::<Vec<_>>(), console)?;
         match ended {
-            Exit::Done | Exit::Program(0) => Ok(trace),
+            Exit::Done | Exit::Program(0) => {
+                measure(&trace);
+                Ok(trace)
+            }
             _ => bail!(
                 "the program failed while it was recorded, and folio does not advise on a failed \
                  run; to use the recording anyway, run folio advise {}",
@@ -288,6 +293,19 @@ impl AdvisePlan {
             .advise(self.command_line.clone(), &mut |nr_done, nr_all| work.update(nr_done, nr_all));
         work.finish();
         Ok(advice?)
+    }
+}
+
+/// Measures how long the program waits for page walks, if its settings can be changed here.
+fn measure(trace: &Path) {
+    let measured = OpenTrace::open(trace).map_err(anyhow::Error::from).and_then(|trace| {
+        let request = AnchorRequest::of_this_machine(&trace)?;
+        replay::measured(&request, &trace, &mut [])
+    });
+    if let Err(error) = measured {
+        console::say(&format!(
+            "folio: how long the program waits for page walks was not measured: {error}"
+        ));
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use largefolio_results::maps::{self, ElfResult, MapsRequest, Show};
+use largefolio_results::maps::{self, ElfResult, MapsRequest, Requirement, Show};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
@@ -46,6 +46,7 @@ Examples:
   sudo folio maps --unit nginx                  a service; --container ID, --cgroup PATH
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
+  sudo folio maps --name redis-server --require 2M:95%   a health check
   folio maps 4242 --watch=5
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
@@ -66,9 +67,9 @@ filesystem supports such folios. Sizes: 16K for machines that coalesce pages in 
 an arm64 contpte block, and the size that a PMD entry maps. `folio predict` shows which folios a
 kernel then allocates and maps.
 
-Exit status: 0 on success; 1 if none of the processes given by PID has memory (kernel threads,
-zombies); 2 on error, or if something that you named is missing or unreadable (the rest is still
-shown).")]
+Exit status: 0 on success; 1 if --require is not met, or if none of the processes given by PID has
+memory (kernel threads, zombies); 2 on error, or if something that you named is missing or
+unreadable (the rest is still shown).")]
 pub(crate) struct MapsArgs {
     #[command(flatten)]
     selection: SelectionArgs,
@@ -100,6 +101,11 @@ pub(crate) struct MapsArgs {
     /// and files are included
     #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
     openmetrics: Option<PathBuf>,
+    /// Exit with status 1 if less than this share of the mapped memory is in folios of this size or
+    /// larger, such as 2M:95%, or anon:2M:95% for one kind of memory (text, file, anon, shmem)
+    #[arg(long, value_name = "[KIND:]SIZE:PERCENT", value_parser = str::parse::<Requirement>,
+        conflicts_with_all = ["elf", "diff", "watch"])]
+    require: Option<Requirement>,
     /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
@@ -225,7 +231,8 @@ impl VerbArgs for MapsArgs {
         if let Some(seconds) = seconds_taken_for_pid(&command_line).filter(|_| watched_pids > 1) {
             warn(&format!("{seconds} is interpreted as a PID; write --watch={seconds} with a ="));
         }
-        Ok(MapsPlan::Live(live::LivePlan { request, show, watch: self.watch, output }))
+        let (watch, requirement) = (self.watch, self.require);
+        Ok(MapsPlan::Live(live::LivePlan { request, show, watch, output, requirement }))
     }
 }
 

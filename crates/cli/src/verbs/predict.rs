@@ -2,7 +2,7 @@
 
 mod form;
 mod list;
-mod replay;
+pub(super) mod replay;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::Args;
+use largefolio_results::anchor::{self, AnchorRequest};
 use largefolio_results::predict::sweep::SweepRequest;
 use largefolio_results::predict::text::Depth;
 use largefolio_results::predict::{Goal, Settings};
@@ -35,7 +36,7 @@ use super::names;
 use super::page_file::{check_writable, is_same};
 use super::running;
 use super::values;
-use crate::console::Console;
+use crate::console::{self, Console};
 use crate::errors::Exit;
 use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use form::{FrameArgs, Sink};
@@ -73,6 +74,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --kernel 7.2,7.2+lru=lists --cgroup 24M
   folio predict cc1.folio --machine cascadelake --time --nested
+  sudo folio predict job.folio --machine this --anchor
   folio predict cc1.folio --kernel 6.16 --machine altra --policy exec-order
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
   folio predict cc1.folio --kernel 6.12,7.2 --why
@@ -204,6 +206,11 @@ struct ProgramArgs {
     /// Estimate for a virtual machine: page walks go through two page tables
     #[arg(long)]
     nested: bool,
+    /// First measure how long this program waits for page walks: run the trace's command here, 9
+    /// times under each of four settings of large folios, without input and output. Keep the result
+    /// with the trace, as TRACE.anchor.json; every later prediction for this CPU uses it
+    #[arg(long, conflicts_with = "sweep")]
+    anchor: bool,
 }
 
 /// How much work the prediction may take.
@@ -330,7 +337,6 @@ impl VerbArgs for PredictArgs {
         }
         // The files that kernels, machines and policies name are not known yet.
         let everything = [PathBuf::from("/")];
-        let results = || self.output.output.iter().chain(&self.output.report).map(PathBuf::as_path);
         let made = if let Some(dir) = &self.output.sweep {
             if dir.to_string_lossy().contains("://") {
                 bail!(
@@ -341,7 +347,10 @@ impl VerbArgs for PredictArgs {
             }
             confined::to_fill(&everything, dir)?
         } else {
-            confined::to(&everything, results());
+            // The program and the settings of --anchor need the rights that this would drop.
+            if !self.program.anchor {
+                confined::to(&everything, self.results());
+            }
             MadeDirs::default()
         };
         let request = self.request()?;
@@ -365,18 +374,15 @@ impl VerbArgs for PredictArgs {
                 self.trace.len()
             );
         };
-        let specs = request.specs()?;
+        let mut specs = request.specs()?;
         if self.output.why.is_some() {
             explain::check(&request)?;
         }
-        confined::to(&self.trace, results());
-        // Each pass verifies the checksum; the first one starts now.
-        let trace = OpenTrace::open(trace)?;
-        request.check_trace(trace.meta())?;
-        self.check_outputs(trace.path())?;
+        let (trace, anchor) = self.open(trace, &request, &mut specs)?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             specs,
+            anchor,
             settings: Settings::new(&request),
             form: self.output.form.form(self.sink())?,
             depth: self.output.depth.into(),
@@ -393,6 +399,35 @@ impl VerbArgs for PredictArgs {
 }
 
 impl PredictArgs {
+    /// Opens the trace and gives the cells its anchor, or prepares to measure it.
+    fn open(
+        &self,
+        path: &Path,
+        request: &sim::ReplayRequest,
+        specs: &mut [sim::CellSpec],
+    ) -> Result<(OpenTrace, Option<AnchorRequest>)> {
+        if !self.program.anchor {
+            let anchor_file = anchor::path_of(path);
+            let kept = anchor_file.exists().then_some(anchor_file);
+            let read: Vec<PathBuf> = [path.to_owned()].into_iter().chain(kept).collect();
+            confined::to(&read, self.results());
+        }
+        // Each pass verifies the checksum; the first one starts now.
+        let trace = OpenTrace::open(path)?;
+        request.check_trace(trace.meta())?;
+        self.check_outputs(trace.path())?;
+        if self.program.anchor {
+            let anchor = AnchorRequest::new(&trace, specs)?;
+            return Ok((trace, Some(anchor)));
+        }
+        console::remark(anchor::apply(&trace, specs).as_slice());
+        Ok((trace, None))
+    }
+
+    fn results(&self) -> impl Iterator<Item = &Path> {
+        self.output.output.iter().chain(&self.output.report).map(PathBuf::as_path)
+    }
+
     fn sink(&self) -> Sink {
         match &self.output.output {
             Some(path) if !disk::is_stdout(path) => Sink::File,
@@ -453,7 +488,7 @@ impl VerbPlan for PredictPlan {
     fn run(self, console: &mut Console) -> Result<Exit> {
         match self {
             Self::List => list::run(console),
-            Self::Replay(plan) => plan.run(console),
+            Self::Replay(mut plan) => plan.run(console),
             Self::Sweep(mut plan) => plan.run(console),
         }
     }

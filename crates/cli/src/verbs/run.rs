@@ -1,11 +1,11 @@
 //! `folio run`.
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{
-    self, ChildEnd, Heap, Launch, ProgramRequest, RunError, Samples, Sampling, Watched,
+    self, ChildEnd, Heap, Launch, ProgramRequest, RunError, Samples, Sampling, ThpLimit, Watched,
 };
 use largefolio_linux::warm::Warmed;
 use largefolio_results::figures::{self, printable};
@@ -39,6 +39,7 @@ Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
   folio run --quiet -- node server.js               folio exits, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap in 64K folios
+  folio run --thp off -- redis-server               no large folios, whatever the system allows
 
 The summary shows how much of the files was cached in 2M folios before and after, and how much text
 was mapped by PMD entries; to find out, folio samples smaps of the program and its children. PMD
@@ -54,6 +55,10 @@ pub(crate) struct RunArgs {
     /// Folio size of the heap: off, or a size such as 64K or 2M
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
+    /// Large folios of memory that this program and its children may use: off (none), advised (only
+    /// where they request them with madvise; Linux 6.18), or inherit (as in this shell)
+    #[arg(long, value_enum, conflicts_with_all = ["text", "heap"])]
+    thp: Option<ThpMode>,
     /// List every file and every reason
     #[arg(short, long, conflicts_with = "quiet")]
     verbose: bool,
@@ -78,6 +83,27 @@ pub(super) enum TextMode {
     Large,
     /// Copy the text into shared memory with large folios
     Remap,
+}
+
+/// The program's own limit of THP, which no system setting can exceed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum ThpMode {
+    /// None
+    Off,
+    /// Only where the program requests them
+    Advised,
+    /// As in this shell
+    Inherit,
+}
+
+impl ThpMode {
+    const fn limit(self) -> Option<ThpLimit> {
+        match self {
+            Self::Off => Some(ThpLimit::None),
+            Self::Advised => Some(ThpLimit::Advised),
+            Self::Inherit => None,
+        }
+    }
 }
 
 impl From<TextMode> for run::Text {
@@ -114,6 +140,7 @@ enum Verbosity {
 
 pub(crate) struct RunPlan {
     request: ProgramRequest,
+    limit: Option<ThpLimit>,
     verbosity: Verbosity,
 }
 
@@ -131,9 +158,11 @@ impl VerbArgs for RunArgs {
             Verbosity::Default
         };
         let voice = if verbosity == Verbosity::All { Voice::Verbose } else { Voice::Silent };
-        let (text, heap_bytes) = (self.text.into(), self.heap.0);
+        // Limited THP leaves nothing to do for text.
+        let text = if self.thp.is_some() { run::Text::Off } else { self.text.into() };
+        let heap_bytes = self.heap.0;
         let request = ProgramRequest { text, heap_bytes, voice, command: self.program.command };
-        Ok(RunPlan { request, verbosity })
+        Ok(RunPlan { request, limit: self.thp.and_then(ThpMode::limit), verbosity })
     }
 }
 
@@ -141,6 +170,9 @@ impl VerbPlan for RunPlan {
     /// Prepares and starts the program, and exits as it does. Only the program writes to standard
     /// output.
     fn run(self, _console: &mut Console) -> Result<Exit> {
+        if let Some(limit) = self.limit {
+            run::limit_thp(limit).map_err(|why| anyhow!(why))?;
+        }
         let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
             Err(error) => return not_started(error),

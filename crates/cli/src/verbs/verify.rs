@@ -18,7 +18,7 @@ use largefolio_linux::verify::threshold::Threshold;
 use largefolio_linux::verify::verdict::{self, Compared, Judged, VerifyQuestion};
 use largefolio_results::figures::printable;
 use largefolio_results::verify::{
-    MeasuredTime, MeasuredTimes, PredictedChange, VerifyPrediction, VerifyResult,
+    MeasuredTime, MeasuredTimes, PredictedChange, PredictedFrom, VerifyPrediction, VerifyResult,
 };
 use largefolio_results::{Form, Forms as _};
 
@@ -132,6 +132,10 @@ pub(crate) struct VerifyArgs {
     #[arg(long, value_name = "MACHINE", default_value = "this", requires = "trace",
         value_parser = names::MACHINE, hide_possible_values = true)]
     machine: String,
+    /// Keep with the trace how long this program waits for page walks, as TRACE.anchor.json; later
+    /// predictions for this CPU use it
+    #[arg(long, requires = "trace")]
+    save_anchor: bool,
     /// Show the command's standard error instead of discarding it
     #[arg(long)]
     show_output: bool,
@@ -206,11 +210,14 @@ impl VerbArgs for VerifyArgs {
         let prediction = self
             .trace
             .as_ref()
-            .map(|trace| VerifyPrediction::plan(trace, &self.machine, &changed.settings()))
+            .map(|trace| {
+                let (machine, saves_anchor) = (self.machine.as_str(), self.save_anchor);
+                let from = PredictedFrom { trace, machine, saves_anchor };
+                VerifyPrediction::plan(from, &changed.settings())
+            })
             .transpose()?;
         changed.refuse_none()?;
-        let remark = prediction.as_ref().and_then(VerifyPrediction::remarks);
-        console::remark(remark.as_slice());
+        console::remark(prediction.as_ref().map_or(&[], VerifyPrediction::remarks));
         if let Some(disabled) = run::thp_disabled() {
             console::warn(&printable(&disabled));
         }

@@ -184,8 +184,9 @@ fn the_errors_of_a_machine_widen_the_bounds_of_predictions() {
     let [low, mid, high] = Config::new("").run_change();
     let config = Config::new(errors);
     let after = config.run_change();
-    // Half of the costs' bounds, and of two percent of the run.
-    let expected = [mid - 0.5 * (mid - low + 2.0), mid, mid + 0.5 * (high - mid + 2.0)];
+    // Half of 0.3 of the costs' bounds, and of two percent of the run.
+    let by = |bounds: f64| 0.5 * (0.3 * bounds + 2.0);
+    let expected = [mid - by(mid - low), mid, mid + by(high - mid)];
     assert!((0..3).all(|end| (after[end] - expected[end]).abs() < 1e-3), "{expected:?} {after:?}");
     let (_, text, _) =
         config.run("predict mix.folio --kernel 6.12,7.2 --machine this --runtime 100ms --full");
@@ -199,7 +200,7 @@ fn the_table_judges_each_program_by_the_others() {
     // Each of the twenty was off by one point, half of the smallest scale.
     assert_eq!((&table["nr_visits"], &table["errors"]["total"]), (&json!(20), &json!(0.5)));
     let rows = table["rows"].as_array().unwrap();
-    assert!(rows.len() == 60 && rows.iter().all(|row| row["is_within"] == true), "{rows:#?}");
+    assert!(rows.len() == 100 && rows.iter().all(|row| row["is_within"] == true), "{rows:#?}");
     let (status, _, stderr) = config.run("calibrate --programs=nothing");
     assert_eq!(status, Some(2), "{stderr}");
     assert!(stderr.contains("the bank has no program nothing; it has sort, "), "{stderr}");
@@ -217,9 +218,9 @@ fn a_measured_program_adds_to_the_earlier_ones() {
     let result = config.json("calibrate --quick --programs=sieve --json");
     let rows = result["rows"].as_array().unwrap();
     let measured = rows.iter().filter(|row| row["program"] == "sieve");
-    // Two or three settings, of which each has three times.
+    // Two or three settings, each with five rows.
     let nr = measured.map(|row| assert!(!row["is_within"].is_null(), "{row}")).count();
-    assert!(nr == 6 || nr == 9, "{rows:#?}");
+    assert!(nr == 10 || nr == 15, "{rows:#?}");
     assert_eq!((&result["nr_programs"], &result["nr_visits"]), (&json!(21), &json!(21)));
     let file = fs::read_to_string(config.0.path("config/largefolio/machines/this.toml")).unwrap();
     assert!(file.contains("[errors]\ntotal = 0.5\n"), "{file}");

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::support::{Place, text};
+use crate::support::{Place, hold_settings, text};
 
 /// No command here takes this long, even on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -34,6 +34,8 @@ fn make(place: &Place, name: &str) {
 
 #[test]
 fn fifos_named_by_users_are_refused() {
+    // Another test's change of a setting would be refused first.
+    let _settings = hold_settings();
     let place = Place::with_trace();
     for name in ["f.folio", "f.toml", "f.txt", "f.tar.xz", "recordings/f.txt"] {
         make(&place, name);

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 mod advise;
+mod anchor;
 mod calibrate;
 mod compat;
 mod completions;

@@ -92,6 +92,41 @@ fn reasons_come_with_remedies() {
 }
 
 #[test]
+fn a_requirement_decides_the_exit_status() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let run = |requirement: &str| {
+        let output = place.run(&format!("maps {} --require {requirement}", sleeper.pid()));
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    if !is_root() {
+        let (status, _, stderr) = run("4K:1%");
+        assert_eq!(status, Some(2), "{stderr}");
+        assert!(stderr.contains("shows them only to root"), "{stderr}");
+        return;
+    }
+    for met in ["4K:1%", "anon:4K:100%", "text:4K:100%", "512M:0%"] {
+        let (status, shown, stderr) = run(met);
+        assert_eq!((status, stderr.as_str()), (Some(0), ""), "{met}");
+        assert!(shown.contains("shares by folio size"), "{shown}");
+    }
+    let (status, shown, stderr) = run("anon:512M:95%");
+    assert_eq!(status, Some(1), "{stderr}");
+    assert!(shown.contains("shares by folio size"), "{shown}");
+    assert!(
+        stderr.contains(
+            "only 0.0% of the anon memory is in folios of 512M or more, and --require asks for 95%"
+        ),
+        "{stderr}"
+    );
+    let (status, _, stderr) = run("hugetlb:2M:1%");
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("the processes map no hugetlb"), "{stderr}");
+    let (status, _, stderr) = run("heap:2M:1%");
+    assert_eq!(status, Some(2), "{stderr}");
+    assert!(stderr.contains("such as anon:2M:95%"), "{stderr}");
+}
+
+#[test]
 fn a_missing_process_is_an_error_but_the_others_are_shown() {
     let (place, sleeper) = (Place::new(), Sleeper::start());
     let output = place.run(&format!("maps {} 4194304", sleeper.pid()));

@@ -417,3 +417,29 @@ fn auto_remaps_text_that_the_page_cache_cannot_hold_large() {
         "the loss is reported if nothing helps: {stderr}"
     );
 }
+
+#[test]
+fn a_limit_of_thp_holds_for_the_program_and_its_children() {
+    let place = Place::new();
+    // The flag as prctl(PR_GET_THP_DISABLE) returns it.
+    let flag = "import ctypes; print(ctypes.CDLL(None).prctl(42, 0, 0, 0, 0))";
+    let flag_of = |thp: &str| {
+        let mut command = place.command(&format!("run {thp} -- sh -c"));
+        let output = command.arg(format!("exec python3 -c '{flag}'")).output().unwrap();
+        (output.status.code(), text(&output.stdout).trim().to_owned(), text(&output.stderr))
+    };
+    let (_, inherited, _) = flag_of("--thp inherit");
+    if inherited.is_empty() {
+        largefolio_testkit::skipped!("python3 is missing");
+        return;
+    }
+    assert_eq!(flag_of("--thp off"), (Some(0), "1".to_owned(), String::new()));
+    let (status, advised, stderr) = flag_of("--thp advised");
+    if status == Some(2) {
+        assert!(stderr.contains("since Linux 6.18; on this kernel, --thp off"), "{stderr}");
+    } else {
+        assert_eq!((status, advised.as_str(), stderr.as_str()), (Some(0), "3", ""));
+    }
+    let stderr = place.fails("run --thp off --heap 64K -- true");
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
+}

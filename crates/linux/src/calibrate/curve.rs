@@ -58,8 +58,8 @@ impl Curve {
     }
 }
 
-/// Lines of a host's page table with the entries of a working set, per base page. A line holds the
-/// entries of eight pages of the host.
+/// Lines of a host's page table with the entries of a working set, per base page. A line holds
+/// eight entries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostLines {
     /// On a host with pages of 4K.

@@ -46,7 +46,7 @@ const NR_FILLING: usize = 10;
 const NR_ROUNDS_KEPT: usize = 3;
 /// Working sets of the shares in pages, larger than any level-2 TLB.
 const SETS: [usize; 3] = [1 << 14, 1 << 15, 3 << 15];
-/// Rounds whose median makes one share. A difference of few rounds is mostly noise.
+/// Rounds of one share, which is their median. A difference of few rounds is mostly noise.
 const BLOCK_ROUNDS: usize = 9;
 /// A smaller difference of chains, in nanoseconds, is noise.
 const DIFFERENCE_MIN_NS: f64 = 0.5;
@@ -112,7 +112,8 @@ pub(super) fn lines(
     Ok(LineCosts { l2, llc, memory, kept_bytes })
 }
 
-/// Returns the largest of three circles whose loads take less than `limit_ns`, half of them.
+/// Tries three circles and returns the largest in which the median load takes less than
+/// `limit_ns`.
 fn kept_bytes(caches: Caches, limit_ns: f64) -> Result<Option<usize>, StubsError> {
     for shift in 0..3 {
         let bytes = caches.llc_bytes >> shift;

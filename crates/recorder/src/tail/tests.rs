@@ -190,7 +190,7 @@ fn a_row_that_is_full_and_linked_takes_no_more() {
     assert_eq!(rows[1].link, 1);
 }
 
-/// An element of 64 bytes at index `index`, whose next index is `value`.
+/// Loads `value`, the next index, from the element of 64 bytes at `index`.
 fn load_index(tail: &Tail, index: u64, value: u64) {
     let addr = 0x4000_0000 + 64 * index;
     let _ = tail.touch(1, addr, 1, 0x40_1000);

@@ -12,7 +12,7 @@
 use std::ops::ControlFlow;
 
 use crate::predict::Goal;
-use largefolio_sim::cost::Walks;
+use largefolio_sim::cost::{Anchor, Walks};
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
@@ -58,6 +58,7 @@ pub(super) struct Search<'a> {
     pub(super) kernel: &'a Kernel,
     pub(super) machine: &'a Machine,
     pub(super) walks: Walks,
+    pub(super) anchor: Option<&'a Anchor>,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
     pub(super) may_end: bool,
@@ -147,6 +148,7 @@ impl Search<'_> {
             annotations,
             cache: self.cache,
             walks: self.walks,
+            anchor: self.anchor.cloned(),
             ram_bytes: self.memory_bytes,
             ..CellSpec::new(kernel, self.machine.clone())
         })
@@ -265,6 +267,7 @@ mod tests {
             kernel: &Kernel::parse("6.18+thp=always").unwrap(),
             machine: &Machine::load("zen5").unwrap(),
             walks: Walks::default(),
+            anchor: None,
             cache,
             memory_bytes: 1 << 30,
             may_end,

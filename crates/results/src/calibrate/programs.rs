@@ -25,6 +25,7 @@ use self::bank::{Bank, Program};
 use self::store::Store;
 use self::visit::{Ended, Visitor};
 use crate::Error;
+use crate::trial::Trial;
 
 /// No program starts after this time, so that all of it takes less than an hour.
 const TIME_MAX: Duration = Duration::from_mins(55);
@@ -63,7 +64,7 @@ impl ProgramsRequest {
         let machine_path = this_path()?;
         let cpu = machine.cpu.clone().unwrap_or_default();
         let (store, note) = Store::read(&Store::path_of(&machine_path), &cpu)?;
-        let visitor = Visitor::new(machine, effort.nr_rounds())?;
+        let visitor = Visitor { trial: Trial::new(machine, effort.nr_rounds())? };
         let notes = note.into_iter().collect();
         let bank = Bank::load();
         let programs = bank.chosen(chosen)?;
@@ -87,7 +88,7 @@ impl ProgramsRequest {
         command_line: Vec<String>,
         progress: &mut dyn FnMut(BankProgress),
     ) -> Result<ProgramsResult, Error> {
-        self.visitor.check_rights()?;
+        self.visitor.trial.check_rights()?;
         let signals = Watch::start().map_err(|error| Error::request(error.to_string()))?;
         let start = Instant::now();
         let mut programs = std::mem::take(&mut self.programs);

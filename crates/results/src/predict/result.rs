@@ -11,10 +11,12 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_sim::cost::{BaseTime, Estimate};
+use largefolio_sim::cost::{BaseTime, Estimate, cpi_of};
 use largefolio_sim::explain::Why;
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::{CellSpec, Outcome, ReplayRequest};
-use largefolio_trace::{Attached, Meta};
+use largefolio_trace::meta::PlainRun;
+use largefolio_trace::{Attached, HardwareCounters, Meta};
 use serde::{Deserialize, Serialize};
 
 use crate::predict::verdict::{Goal, Verdict, sentences};
@@ -23,7 +25,7 @@ pub const SCHEMA_VERSION: u32 = 2;
 
 pub const TOOL_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TraceInfo {
     pub path: String,
     /// BLAKE3 of the file in hex, if it was requested.
@@ -46,6 +48,39 @@ pub struct TraceInfo {
     /// CPU time and faults since then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attached: Option<Attached>,
+    /// The CPU's own counts in the plain runs of the recording.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted: Option<Counted>,
+}
+
+/// Medians, minima and maxima of hardware counters over plain runs; absent if not all runs have
+/// them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
+    pub nr_runs: usize,
+    pub cycles_per_instruction: Option<Interval>,
+    pub dtlb_misses: Option<Interval>,
+    pub itlb_misses: Option<Interval>,
+}
+
+impl Counted {
+    fn of(runs: &[PlainRun]) -> Option<Self> {
+        #[expect(clippy::cast_precision_loss, reason = "a count is read to three digits")]
+        let of = |count: fn(&HardwareCounters) -> Option<u64>| {
+            let counts = runs.iter().map(|run| Some(count(run.counters.as_ref()?)? as f64));
+            Interval::measured(&counts.collect::<Option<Vec<_>>>()?)
+        };
+        let counted = Self {
+            nr_runs: runs.len(),
+            cycles_per_instruction: cpi_of(runs),
+            dtlb_misses: of(|counters| counters.dtlb_misses),
+            itlb_misses: of(|counters| counters.itlb_misses),
+        };
+        let Self { cycles_per_instruction, dtlb_misses, itlb_misses, .. } = &counted;
+        let has_any =
+            [cycles_per_instruction, dtlb_misses, itlb_misses].iter().any(|it| it.is_some());
+        has_any.then_some(counted)
+    }
 }
 
 impl TraceInfo {
@@ -65,6 +100,7 @@ impl TraceInfo {
             warnings: meta.warnings.clone(),
             faults_only: meta.faults_only,
             attached: meta.attached,
+            counted: Counted::of(&meta.runs),
         }
     }
 

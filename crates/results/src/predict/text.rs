@@ -133,6 +133,7 @@ fn write_table(
     out.push('\n');
     let mut below = notes(report);
     below.extend(notes::run_times(report));
+    below.extend(notes::counted(report));
     below.extend(match depth {
         Depth::Brief => notes::brief(),
         Depth::Time | Depth::Full => notes::estimated(report),

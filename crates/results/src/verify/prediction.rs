@@ -1,21 +1,21 @@
 //! The model's prediction for the verified change.
 
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use largefolio_linux::measure::bootstrap;
 use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 use largefolio_linux::verify::verdict::nr_rounds_until;
-use largefolio_sim::cost::{Estimate, TimeKind};
+use largefolio_sim::cost::{Anchor, Estimate, MeasuredChange, TimeKind};
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
-use largefolio_sim::machine::{FLOOR_PERCENT, Machine};
+use largefolio_sim::machine::{FLOOR_PERCENT, Machine, TimeErrors};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
-use largefolio_trace::Reader;
+use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
 use super::sentences;
-use crate::{Error, Remark, running};
+use crate::{Error, Remark, anchor, figures, running};
 
 /// Why a prediction is cut at 0.
 const CLIPPED: &str = "the estimated saving exceeds the whole measured time, so a cost in the \
@@ -27,9 +27,21 @@ const NO_RULES: &str = "the model has no rules for the running kernel; verify wi
 
 #[derive(Debug)]
 pub struct VerifyPrediction {
-    trace: PathBuf,
+    trace: OpenTrace,
     plain: CellSpec,
     changed: CellSpec,
+    settings: Vec<String>,
+    saves_anchor: bool,
+    remarks: Vec<Remark>,
+}
+
+/// The trace that a prediction replays, and on which machine.
+#[derive(Clone, Copy, Debug)]
+pub struct PredictedFrom<'a> {
+    pub trace: &'a Path,
+    pub machine: &'a str,
+    /// Whether to keep the measured slope of user time with the trace.
+    pub saves_anchor: bool,
 }
 
 /// The predicted change of one measured time.
@@ -77,6 +89,15 @@ pub struct PredictedChange {
     pub(super) system: PredictedTime,
     pub(super) not_known: Vec<String>,
     pub(super) assumed: Vec<String>,
+    /// The machine's errors, which the bounds contain.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) errors: Option<TimeErrors>,
+    /// The measured slope that the predicted user time contains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) anchor: Option<Anchor>,
+    /// The slope of these rounds, which is now kept with the trace. The prediction is without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) saved_anchor: Option<Anchor>,
 }
 
 impl VerifyPrediction {
@@ -85,9 +106,9 @@ impl VerifyPrediction {
     ///
     /// # Errors
     /// If a trace, kernel, machine or setting cannot be used for a prediction.
-    pub fn plan(trace: &Path, machine: &str, settings: &[(&str, &str)]) -> Result<Self, Error> {
+    pub fn plan(from: PredictedFrom<'_>, settings: &[(&str, &str)]) -> Result<Self, Error> {
         // An unreadable trace must fail before twenty rounds are measured.
-        Reader::open(trace)?;
+        let trace = OpenTrace::open(from.trace)?;
         let plain =
             running::rules_with_settings().map_err(|error| Error::about(NO_RULES, error))?;
         let mut name = plain.name.clone();
@@ -103,15 +124,30 @@ impl VerifyPrediction {
             }
         }
         let changed = Kernel::parse(&name)?;
-        let machine = Machine::of_user(machine)?;
+        let machine = Machine::of_user(from.machine)?;
+        if from.saves_anchor && machine.cpu.is_none() {
+            return Err(Error::request(format!(
+                "--save-anchor: the machine file of {} does not name its CPU",
+                machine.name
+            )));
+        }
         let spec =
             |kernel| CellSpec { cache: CacheState::Warm, ..CellSpec::new(kernel, machine.clone()) };
-        Ok(Self { trace: trace.to_owned(), plain: spec(plain), changed: spec(changed) })
+        let mut remarks: Vec<Remark> =
+            Remark::of_rules(plain.note.as_deref()).into_iter().collect();
+        let mut specs = [spec(plain), spec(changed)];
+        // A slope corrects the model's own prediction.
+        if !from.saves_anchor {
+            remarks.extend(anchor::apply(&trace, &mut specs));
+        }
+        let [plain, changed] = specs;
+        let settings = settings.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        Ok(Self { trace, plain, changed, settings, saves_anchor: from.saves_anchor, remarks })
     }
 
     #[must_use]
-    pub fn remarks(&self) -> Option<Remark> {
-        Remark::of_rules(self.plain.kernel.note.as_deref())
+    pub fn remarks(&self) -> &[Remark] {
+        &self.remarks
     }
 
     /// Replays both. Differences below `margin` count as none.
@@ -120,7 +156,7 @@ impl VerifyPrediction {
     /// If the trace cannot be replayed.
     pub fn run(&self, measured: &MeasuredTimes, margin: f64) -> Result<PredictedChange, Error> {
         let specs = [self.plain.clone(), self.changed.clone()];
-        let (_, outcomes) = replay(&self.trace, &specs, &mut |_| {})?;
+        let (_, outcomes) = replay(self.trace.path(), &specs, &mut |_| {})?;
         let [plain, changed] = outcomes.as_slice() else { unreachable!("a cell has one outcome") };
         let mut estimate = changed.estimate.clone();
         estimate.compare(&plain.estimate);
@@ -131,7 +167,16 @@ impl VerifyPrediction {
         };
         let of = |kind, measured: &MeasuredTime| predicted(change(Some(kind)), measured, margin);
         let wall = predicted(change(None), &measured.wall, margin);
+        let saved = if self.saves_anchor {
+            let user = changed.estimate.change_of(&plain.estimate, Some(TimeKind::User));
+            Some(self.save_anchor(user.unwrap_or_default().mid, measured)?)
+        } else {
+            None
+        };
         Ok(PredictedChange {
+            errors: changed.estimate.errors.clone(),
+            anchor: changed.estimate.anchor.clone(),
+            saved_anchor: saved,
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
             rules_note: self.plain.kernel.note.clone(),
@@ -142,6 +187,28 @@ impl VerifyPrediction {
             not_known: names(&[&plain.estimate, &estimate]),
             assumed: estimate.assumed().map(|(name, _)| name.to_owned()).collect(),
         })
+    }
+}
+
+impl VerifyPrediction {
+    /// Keeps the slope of the measured user time with the trace, if it was measured.
+    fn save_anchor(&self, change_ns: f64, measured: &MeasuredTimes) -> Result<Anchor, Error> {
+        let run_ns = measured.user.plain_ns + measured.system.plain_ns;
+        let (Some(ratio), Some(cpu)) = (measured.user.ratio, &self.plain.machine.cpu) else {
+            return Err(Error::request(
+                "--save-anchor: no rounds count, so no slope of user time was measured",
+            ));
+        };
+        let percent = |ns: f64| 100.0 * ns / run_ns.max(1.0);
+        // 95% of the values are within 1.96 standard deviations.
+        let sd = (ratio.high - ratio.low) / (2.0 * 1.96);
+        let change = MeasuredChange {
+            predicted: percent(change_ns),
+            measured: percent(measured.user.plain_ns * (ratio.median - 1.0)),
+            sd: percent(measured.user.plain_ns * sd),
+        };
+        let of = (self.settings.clone(), ratio.n);
+        anchor::save(&self.trace, cpu, &[change], Vec::new(), of)
     }
 }
 
@@ -230,6 +297,29 @@ impl PredictedChange {
             format!("predicted, with the rules of {version} and machine {}:\n", self.machine);
         for (name, time) in self.times() {
             let _ = writeln!(text, "  {name:<12}{}", time.text(|| self.why_none()));
+        }
+        if let Some(errors) = &self.errors {
+            let _ = writeln!(text, "  bounds: {}", figures::of_errors(errors));
+        }
+        let slope = |anchor: &Anchor| {
+            let Interval { low, mid, high } = anchor.slope;
+            format!("{mid:.2} times the model's [{low:.2} .. {high:.2}]")
+        };
+        if let Some(anchor) = &self.anchor {
+            let of = anchor.settings.join(", ");
+            let _ = writeln!(
+                text,
+                "  user time changes as measured for this program: {} ({of}, n = {})",
+                slope(anchor),
+                anchor.nr_rounds
+            );
+        }
+        if let Some(anchor) = &self.saved_anchor {
+            let _ = writeln!(
+                text,
+                "  kept with the trace for later predictions: user time changes {}",
+                slope(anchor)
+            );
         }
         if !self.assumed.is_empty() {
             let _ = writeln!(text, "  depends on assumed costs: {}", self.assumed.join(", "));

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use largefolio_results::Forms as _;
 use largefolio_results::predict::text::text;
 use largefolio_results::predict::{Depth, Options, PredictResult, Settings, TextStyle, TraceInfo};
-use largefolio_sim::cost::{Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
+use largefolio_sim::cost::{BaseTime, Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::{
@@ -15,6 +15,8 @@ use largefolio_sim::replay::requested::Requested;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCounters};
+use largefolio_trace::meta::PlainRun;
+use largefolio_trace::{HardwareCounters, Meta};
 
 const K: u64 = 1 << 10;
 
@@ -209,6 +211,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         warnings: vec!["A thread was \u{1b}[31mnot seen.".to_owned()],
         faults_only: false,
         attached: None,
+        counted: None,
     };
     let settings = Settings {
         rules_notes: Vec::new(),
@@ -322,4 +325,37 @@ fn walk_kinds() -> WalkCounters {
         alone: kind(6_184, 20_000, 4_000, 700),
         fetch: kind(3_478, 12_000, 1_600, 300),
     }
+}
+
+#[test]
+fn counters_of_plain_runs_are_compared_with_the_model() {
+    let run = |dtlb_misses| PlainRun {
+        wall_ns: 1_000_000,
+        user_ns: 900_000,
+        counters: Some(HardwareCounters {
+            cycles: Some(3_000),
+            instructions: Some(2_000),
+            dtlb_misses,
+            itlb_misses: None,
+        }),
+        ..PlainRun::default()
+    };
+    let of = |runs: Vec<PlainRun>| {
+        let mut row = before();
+        row.tlb.data.l2_misses = 1_100;
+        row.estimate.run = BaseTime::measured(&runs).unwrap();
+        let trace = TraceInfo::new("t.folio", &Meta { runs, ..Meta::default() });
+        let report = PredictResult { trace, ..report(vec![row]) };
+        (table(&report, 400), serde_json::to_value(&report).unwrap())
+    };
+    let (text, json) = of(vec![run(Some(1_000)), run(Some(900)), run(Some(1_200))]);
+    let note = "- counted by the CPU in 3 plain runs, against 6.12: data TLB misses 1,000 (900 \
+                to 1,200), the model 1,100 (+10%); cycles per instruction 1.50.";
+    assert!(text.contains(note), "{text}");
+    assert_eq!(json["trace"]["counted"]["dtlb_misses"]["high"], 1_200.0);
+    let (text, json) = of(vec![run(None), run(Some(900))]);
+    assert!(text.contains("cycles per instruction 1.50") && !text.contains("TLB misses 9"));
+    assert!(json["trace"]["counted"]["dtlb_misses"].is_null());
+    let (text, _) = of(vec![PlainRun { wall_ns: 1, ..PlainRun::default() }]);
+    assert!(!text.contains("counted by the CPU"), "{text}");
 }

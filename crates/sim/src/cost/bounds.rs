@@ -6,6 +6,7 @@
 //! - B3: an unknown cost is replaced by [`STAND_IN`]'s, with bounds a factor of [`STAND_IN_WITHIN`]
 //!   away.
 //! - B4: the bounds of a run's change also contain the machine's errors ([`TimeErrors`]).
+//! - B5: in an anchored estimate, all user time has one error, that of the slope.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -18,6 +19,8 @@ use crate::machine::{Costs, FLOOR_PERCENT, Machine, Quantity, TimeErrors, Unit};
 const PARTS: f64 = 1e4;
 /// The machine that supplies missing costs. It has the most costs.
 const STAND_IN: &str = "cascadelake";
+/// Groups the terms of anchored user time.
+const SLOPE: &str = "slope";
 /// Factor in both directions: machines differ more than measurements do.
 const STAND_IN_WITHIN: f64 = 4.0;
 
@@ -90,7 +93,9 @@ fn by_cost(
     let mut all: BTreeMap<&str, Interval> = BTreeMap::new();
     for term in terms(causes, kind) {
         let part = term.bounds?;
-        let sum = all.entry(&term.cost).or_default();
+        // B5
+        let name = if term.is_anchored { SLOPE } else { &term.cost };
+        let sum = all.entry(name).or_default();
         *sum = Interval {
             low: sum.low + part.low,
             mid: sum.mid + part.mid,
@@ -132,16 +137,22 @@ impl Estimate {
     #[must_use]
     pub fn widened(&self, change: Interval, floor: f64, kind: Option<TimeKind>) -> Interval {
         let Some(errors) = &self.errors else { return change };
+        let is_anchored = self.anchor.is_some();
         let error = match kind {
-            None | Some(TimeKind::Waiting) => errors.total,
-            Some(TimeKind::User) => errors.user,
+            None | Some(TimeKind::Waiting) => {
+                errors.anchored_total.filter(|_| is_anchored).unwrap_or(errors.total)
+            }
+            Some(TimeKind::User) => {
+                errors.anchored_user.filter(|_| is_anchored).unwrap_or(errors.user)
+            }
             Some(TimeKind::System) => errors.system,
         };
         TimeErrors::widen(change, floor, error)
     }
 
-    /// Returns the difference from an estimate for the same machine, in percent of its run time.
-    /// `None` if unknown, or if the saving would exceed the run time.
+    /// Returns the difference from an estimate for the same machine, in percent of its run time;
+    /// `None` if unknown. A run cannot save more than its time: if the estimate says so, a cost is
+    /// wrong for this program, and the change is -100%.
     #[must_use]
     pub fn run_change_from(&self, reference: &Self) -> Option<Interval> {
         let base = reference.run_time().filter(|base| base.low > 0.0)?;
@@ -152,8 +163,8 @@ impl Estimate {
             super::BaseSource::Estimated => saved / (reference.run.ns.low + saved),
             _ => 1.0,
         };
-        let low = share.low.max(-100.0 * most);
-        (share.mid > -100.0).then(|| Interval { low, ..share }.rounded_to(PARTS))
+        let (low, mid) = (share.low.max(-100.0 * most), share.mid.max(-100.0));
+        Some(Interval { low: low.min(mid), mid, high: share.high.max(mid) }.rounded_to(PARTS))
     }
 
     fn reads(&self) -> Interval {

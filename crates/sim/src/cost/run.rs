@@ -5,7 +5,9 @@
 //!   cpu        the same, but the processors had half of that time or less: their time, and the reads
 //!              that are predicted
 //!   not known  the trace has page faults only
-//!   estimated  instructions x cycles per instruction / clock + memory management
+//!   estimated  instructions x cycles per instruction / clock + memory management; cycles per
+//!              instruction are those that the plain runs' counters show, within a factor, unless
+//!              the machine has its own
 //! ```
 
 use largefolio_trace::meta::PlainRun;
@@ -18,6 +20,9 @@ use crate::machine::{Costs, Quantity, Unit};
 /// Used without a `cpi`. Programs that fit their caches need less than one, others several.
 const CPI: Interval = Interval { low: 0.4, mid: 1.0, high: 2.5 };
 const CLOCK_GHZ: Interval = Interval { low: 2.0, mid: 3.0, high: 4.5 };
+
+/// Another CPU runs a program with cycles per instruction within this factor.
+const CPI_WITHIN: f64 = 1.5;
 
 /// At this ratio of wall-clock to CPU time, the machine was busy or the program waited.
 const WALL_OF_CPU: f64 = 2.0;
@@ -98,9 +103,10 @@ impl BaseTime {
         Self { source: BaseSource::Given, runs: 0, ns: Interval::exact(ns), off_cpu_ns: None }
     }
 
+    /// Estimates it from `runs`, plain runs on another CPU.
     #[must_use]
-    pub fn estimated(instructions: u64, costs: &Costs) -> Self {
-        let [cpi, clock] = pace(costs).map(|(_, cost)| cost.interval());
+    pub fn estimated(instructions: u64, costs: &Costs, runs: &[PlainRun]) -> Self {
+        let [cpi, clock] = pace(costs, cpi_of(runs)).map(|(_, cost)| cost.interval());
         #[expect(clippy::cast_precision_loss, reason = "a time is read to three digits")]
         let instructions = instructions as f64;
         let ns = cpi.over(clock).times(instructions).rounded();
@@ -111,26 +117,77 @@ impl BaseTime {
 impl Estimate {
     /// Sets the run time. An estimated run time also adds its constants.
     #[must_use]
-    pub fn of_run(mut self, run: BaseTime, costs: &Costs) -> Self {
+    pub fn of_run(mut self, run: BaseTime, costs: &Costs, runs: &[PlainRun]) -> Self {
         self.run = run;
         if run.source == BaseSource::Estimated {
-            let pace = pace(costs).map(|(name, cost)| (full_name(name), constant(&cost)));
+            let pace =
+                pace(costs, cpi_of(runs)).map(|(name, cost)| (full_name(name), constant(&cost)));
             self.constants.extend(pace);
         }
         self
     }
 }
 
-/// Returns cycles per instruction and clock: the machine's, or typical values.
-fn pace(costs: &Costs) -> [(&'static str, Quantity); 2] {
-    let or = |cost: &Option<Quantity>, usual: Interval, unit| {
+/// Returns the cycles per instruction that the runs' counters show, if all have them.
+#[must_use]
+pub fn cpi_of(runs: &[PlainRun]) -> Option<Interval> {
+    #[expect(clippy::cast_precision_loss, reason = "a ratio is read to three digits")]
+    let of = |run: &PlainRun| {
+        let counters = run.counters?;
+        let instructions = counters.instructions.filter(|&nr| nr > 0)?;
+        Some(counters.cycles? as f64 / instructions as f64)
+    };
+    let all: Option<Vec<f64>> = runs.iter().map(of).collect();
+    Interval::measured(&all?).filter(|cpi| cpi.low > 0.0)
+}
+
+/// Returns cycles per instruction and clock: the machine's, the program's, or typical values.
+fn pace(costs: &Costs, of_program: Option<Interval>) -> [(&'static str, Quantity); 2] {
+    let or = |cost: &Option<Quantity>, usual: Interval, unit, source: &str| {
         cost.clone().unwrap_or_else(|| Quantity {
             value: usual.mid,
             unit,
-            source: "not known; a typical value".to_owned(),
+            source: source.to_owned(),
             assumed: true,
             range: Some([usual.low, usual.high]),
         })
     };
-    [("cpi", or(&costs.cpi, CPI, Unit::Cpi)), ("clock", or(&costs.clock, CLOCK_GHZ, Unit::GHz))]
+    let typical = "not known; a typical value";
+    let (cpi, source) = match of_program {
+        Some(Interval { low, mid, high }) => (
+            Interval { low: low / CPI_WITHIN, mid, high: high * CPI_WITHIN },
+            "counted for this program on the CPU of the recording; within a factor of 1.5 here",
+        ),
+        None => (CPI, typical),
+    };
+    [
+        ("cpi", or(&costs.cpi, cpi, Unit::Cpi, source)),
+        ("clock", or(&costs.clock, CLOCK_GHZ, Unit::GHz, typical)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use largefolio_trace::HardwareCounters;
+
+    use super::*;
+
+    #[test]
+    fn a_programs_own_cycles_per_instruction_replace_the_typical_ones() {
+        let run = |cycles, instructions| {
+            let counters = HardwareCounters { cycles, instructions, ..HardwareCounters::default() };
+            PlainRun { counters: Some(counters), ..PlainRun::default() }
+        };
+        let runs =
+            [run(Some(300), Some(100)), run(Some(310), Some(100)), run(Some(330), Some(100))];
+        let costs = Costs::default();
+        let base = BaseTime::estimated(1_000_000, &costs, &runs);
+        // 3.1 cycles at 3 GHz; 2 and 4.95 at 4.5 and 2 GHz.
+        assert_eq!(base.ns, Interval { low: 444_444.0, mid: 1_033_333.0, high: 2_475_000.0 });
+        for without in [vec![], vec![runs[0], run(None, Some(1))], vec![run(Some(1), Some(0))]] {
+            assert_eq!(cpi_of(&without), None);
+            let ns = BaseTime::estimated(3_000, &costs, &without).ns;
+            assert_eq!(ns, Interval { low: 267.0, mid: 1_000.0, high: 3_750.0 });
+        }
+    }
 }

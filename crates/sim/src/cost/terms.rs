@@ -168,7 +168,8 @@ impl<'a> Sum<'a> {
             if ns != Some(0) {
                 let cost = "the device's queue".to_owned();
                 let bounds = ns.map(|ns| bounds::of_device(self.costs).times(float(ns)));
-                let term = Term { cost, of: of.to_owned(), events: ns.unwrap_or(0), ns, bounds };
+                let (of, events) = (of.to_owned(), ns.unwrap_or(0));
+                let term = Term { cost, of, events, ns, bounds, is_anchored: false };
                 self.terms.entry(cause).or_default().push(term);
             }
         }
@@ -216,7 +217,8 @@ impl<'a> Sum<'a> {
             _ => self.stand_in(name, events),
         };
         let cost = full_name(name);
-        let term = Term { cost, of: of.to_owned(), events, ns, bounds };
+        let of = of.to_owned();
+        let term = Term { cost, of, events, ns, bounds, is_anchored: false };
         self.terms.entry(cause).or_default().push(term);
     }
 
@@ -297,6 +299,7 @@ impl<'a> Sum<'a> {
             run: BaseTime::default(),
             run_change: None,
             errors: None,
+            anchor: None,
         }
     }
 }

@@ -39,7 +39,8 @@ impl Sum<'_> {
 
     fn push(&mut self, cause: Cause, name: &str, (events, of): (u64, &str), whole: Part) {
         let (cost, ns) = (full_name(name), whole.ns.map(whole_ns));
-        let term = Term { cost, of: of.to_owned(), events, ns, bounds: whole.bounds };
+        let (of, bounds) = (of.to_owned(), whole.bounds);
+        let term = Term { cost, of, events, ns, bounds, is_anchored: false };
         self.terms.entry(cause).or_default().push(term);
     }
 

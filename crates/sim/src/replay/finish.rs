@@ -10,6 +10,7 @@ use largefolio_mm::rules::reclaim::SwapDevice;
 
 use crate::cost::{BaseTime, Estimate, Events, Latency, Mark, SwapEvents};
 use crate::gaps::Gap;
+use crate::machine::TimeErrors;
 use crate::replay::cell::Cell;
 use crate::replay::observers::requested;
 use crate::replay::outcome::{
@@ -120,12 +121,16 @@ impl Cell {
             if self.meta.faults_only {
                 BaseTime::not_known()
             } else {
-                BaseTime::estimated(instructions, costs)
+                BaseTime::estimated(instructions, costs, &self.meta.runs)
             }
         });
         let walks = self.spec.walks.on(&self.spec.machine);
-        let errors = self.spec.machine.errors.clone();
-        Estimate { errors, ..Estimate::new(events, costs, walks).of_run(run, costs) }
+        let machine = &self.spec.machine;
+        // Without a calibration, the errors of the costs are not known either.
+        let shipped = || machine.calibrated.as_ref().and_then(|_| TimeErrors::shipped());
+        let errors = machine.errors.clone().or_else(shipped);
+        let estimate = Estimate::new(events, costs, walks).of_run(run, costs, &self.meta.runs);
+        Estimate { errors, ..estimate }.anchored(self.spec.anchor.as_ref())
     }
 
     fn collapses(&self) -> Collapses {

@@ -14,10 +14,12 @@
 //!   lines. It also grows by each page-table line that is not in the L2 cache.
 //! - W3: a line that has never been read counts as written when the thread started. Entries set by
 //!   a fault are in the cache.
-//! - W4: a walk is *chained* if an earlier reference loaded its address and needed one of the last
-//!   [`NR_RECENT`] walks. It starts when that walk ends. Otherwise it runs *beside* others if the
-//!   first of them started less than `window` instructions ago, and *alone* if not. Fetches stop
-//!   the core and are a separate kind.
+//! - W4: a walk has a *depth*: one more than that of the walk that its address waited for, if an
+//!   earlier reference loaded the address and needed one of the last [`NR_RECENT`] walks, else 0. A
+//!   walk is *chained* if it is deeper than all walks of its group: it starts when they end.
+//!   Otherwise it runs *beside* others if the group's last chained or first walk started less than
+//!   `window` instructions ago, and *alone* if not: then a group starts. So two chains that a
+//!   program follows by turns take as long as one. Fetches stop the core and are a separate kind.
 //!
 //! - W5: a line of the host's table holds entries of neighbouring page frames. Frames of one folio
 //!   are neighbours. Folios smaller than a line's frames, and tables, are spread over lines as
@@ -228,9 +230,12 @@ pub(super) struct Walker {
     table_bits: u32,
     host: HostPlaces,
     window: u64,
-    /// Instructions at the start of the first walk of the current group.
+    /// Instructions at the start of the current group's last chained walk, or of its first.
     group_start: Option<u64>,
-    recent: [u64; NR_RECENT],
+    /// Depth of the group's deepest walk.
+    group_depth: u64,
+    /// Rows and depths.
+    recent: [(u64, u64); NR_RECENT],
     next_recent: usize,
 }
 
@@ -244,7 +249,8 @@ impl Walker {
             host: HostPlaces::new(host_line.saturating_sub(page.shift()), config.host_lines),
             window: u64::from(config.window),
             group_start: None,
-            recent: [u64::MAX; NR_RECENT],
+            group_depth: 0,
+            recent: [(u64::MAX, 0); NR_RECENT],
             next_recent: 0,
         }
     }
@@ -266,7 +272,7 @@ impl Walker {
     /// Drops the walks of the previous thread, which have ended.
     pub(super) fn forget_walks(&mut self) {
         self.group_start = None;
-        self.recent = [u64::MAX; NR_RECENT];
+        self.recent = [(u64::MAX, 0); NR_RECENT];
     }
 
     pub(super) fn walk(
@@ -302,19 +308,18 @@ impl Walker {
 
     fn kind(&mut self, walk: &Walk, now: Moment) -> WalkKind {
         let from = now.row.checked_sub(u64::from(walk.link)).filter(|_| walk.link > 0);
-        let is_chained = from.is_some_and(|row| self.recent.contains(&row));
-        self.recent[self.next_recent] = now.row;
+        let parent = self.recent.iter().find(|(row, _)| from == Some(*row));
+        let depth = parent.map_or(0, |(_, depth)| depth + 1);
+        self.recent[self.next_recent] = (now.row, depth);
         self.next_recent = (self.next_recent + 1) % NR_RECENT;
         let is_near = |start: u64| now.instructions.saturating_sub(start) < self.window;
-        if is_chained {
-            self.group_start = Some(now.instructions);
-            return WalkKind::Chained;
-        }
-        if self.group_start.is_some_and(is_near) {
+        let is_near = self.group_start.is_some_and(is_near);
+        if is_near && depth <= self.group_depth {
             return WalkKind::Overlapped;
         }
         self.group_start = Some(now.instructions);
-        WalkKind::Alone
+        self.group_depth = depth;
+        if depth > 0 { WalkKind::Chained } else { WalkKind::Alone }
     }
 
     /// Puts entries that a fault has just written into the cache (W3).

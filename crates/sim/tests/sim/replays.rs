@@ -19,6 +19,7 @@ mod processes;
 mod remap;
 mod statistics;
 mod waits;
+mod walks;
 mod writers;
 
 use std::path::PathBuf;

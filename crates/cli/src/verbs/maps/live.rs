@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::watch::Rounds;
-use largefolio_results::maps::{JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Show};
+use largefolio_results::maps::{
+    JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Requirement, Show,
+};
 use largefolio_results::{Form, Remark};
 
 use super::screen;
@@ -18,6 +20,7 @@ pub(crate) struct LivePlan {
     pub(super) show: Show,
     pub(super) watch: Option<Duration>,
     pub(super) output: Output,
+    pub(super) requirement: Option<Requirement>,
 }
 
 pub(crate) enum Output {
@@ -54,7 +57,12 @@ impl LivePlan {
             if !(self.request.finds_nothing(&reading) && self.output.is_text()) {
                 self.deliver(&reading, console)?;
             }
-            return Ok(exit);
+            let Some(requirement) = self.requirement.filter(|_| exit == Exit::Done) else {
+                return Ok(exit);
+            };
+            let unmet = requirement.check(&reading)?;
+            console::remark(unmet.as_slice());
+            return Ok(if unmet.is_some() { Exit::No } else { Exit::Done });
         };
         if self.output.is_text() && screen::is_possible() {
             return self.on_screen(every);

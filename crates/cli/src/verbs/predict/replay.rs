@@ -5,6 +5,9 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
+use largefolio_linux::shell;
+use largefolio_results::anchor::{self, AnchorRequest};
+use largefolio_results::figures::printable;
 use largefolio_results::predict::{
     Absent, Depth, Goal, Options, PredictResult, Settings, TraceInfo,
 };
@@ -13,6 +16,7 @@ use largefolio_sim::replay::{
     CellSpec, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
 };
 use largefolio_trace::OpenTrace;
+use largefolio_trace::shown;
 use largefolio_trace::shown::spelled;
 
 use super::form::{FrameForm, Sink};
@@ -23,6 +27,8 @@ use crate::work::{Work, WorkKind};
 pub(crate) struct ReplayPlan {
     pub(super) trace: OpenTrace,
     pub(super) specs: Vec<CellSpec>,
+    /// What to measure first.
+    pub(super) anchor: Option<AnchorRequest>,
     pub(super) settings: Settings,
     pub(super) form: FrameForm,
     pub(super) depth: Depth,
@@ -39,9 +45,14 @@ pub(crate) struct ReplayPlan {
 }
 
 impl ReplayPlan {
-    pub(super) fn run(&self, console: &mut Console) -> Result<Exit> {
+    pub(super) fn run(&mut self, console: &mut Console) -> Result<Exit> {
         if self.has_idle_seeds {
             console::warn(super::IDLE_SEEDS);
+        }
+        if let Some(request) = self.anchor.take()
+            && !measured(&request, &self.trace, &mut self.specs)?
+        {
+            return Ok(Exit::Error);
         }
         let started = Instant::now();
         let fitting = self.replay()?;
@@ -131,6 +142,35 @@ impl ReplayPlan {
         let trace = &self.trace;
         WhyQuestion { trace, nr_rows: trace.meta().nr_rows, specs, rows, results }
     }
+}
+
+/// Measures the trace's program; returns false after a signal.
+pub(in crate::verbs) fn measured(
+    request: &AnchorRequest,
+    trace: &OpenTrace,
+    specs: &mut [CellSpec],
+) -> Result<bool> {
+    let command: Vec<String> = request.command().iter().map(shell::quoted).collect();
+    console::say(&format!("folio: measuring {}", printable(&command.join(" "))));
+    let line = console::status();
+    line.set_message("measuring");
+    let anchor = request.run(trace, specs, &mut |_| {});
+    line.finish_and_clear();
+    let Some(anchor) = anchor? else {
+        console::warn("stopped: nothing was measured");
+        return Ok(false);
+    };
+    let path = anchor::path_of(trace.path());
+    console::say(&format!(
+        "folio: user time changes {:.2} times as much as the model says ({:.2} to {:.2}, n = {}); \
+         kept in {}",
+        anchor.slope.mid,
+        anchor.slope.low,
+        anchor.slope.high,
+        anchor.nr_rounds,
+        shown(&path)
+    ));
+    Ok(true)
 }
 
 fn explaining<T>(

@@ -116,7 +116,7 @@ pub(super) fn set(
     costs.walk_overlapped =
         shares.overlapped_ns.as_ref().filter(|ns| limits.contains(&ns.median)).map(|ns| {
             let how = "extra time of a load from a list if each line is on its own page";
-            measured(&Figure { ns: ns.clone(), how: how.to_owned() })
+            measured(&Figure { ns: *ns, how: how.to_owned() })
         });
     let apart = "for loads with 256 instructions between them";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);

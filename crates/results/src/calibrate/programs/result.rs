@@ -6,18 +6,32 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use largefolio_sim::cost::Anchor;
 use largefolio_sim::interval::Interval;
-use largefolio_sim::machine::{COVERAGE, FLOOR_PERCENT, TimeErrors};
+use largefolio_sim::machine::{BOUNDS_SHARE, COVERAGE, FLOOR_PERCENT, TimeErrors};
 use serde::Serialize;
 
 use super::ProgramsRequest;
-use super::store::{Pair, SettingPairs, Visit};
-use crate::{ExportError, Forms, running};
+use super::store::Visit;
+use crate::trial::{Pair, SettingPairs};
+use crate::{ExportError, Forms, anchor, running};
 
 const SCHEMA_VERSION: u32 = 1;
-type Kind = (&'static str, fn(&SettingPairs) -> Pair);
-const KINDS: [Kind; 3] =
-    [("user", |row| row.user), ("system", |row| row.system), ("total", |row| row.total)];
+/// A kind of time, and how to read it from a setting.
+struct Kind {
+    name: &'static str,
+    /// Whether the prediction uses the slope of the program's other settings.
+    is_anchored: bool,
+    of: fn(&SettingPairs) -> Pair,
+}
+
+const USER: Kind = Kind { name: "user", is_anchored: false, of: |row| row.user };
+const SYSTEM: Kind = Kind { name: "system", is_anchored: false, of: |row| row.system };
+const TOTAL: Kind = Kind { name: "total", is_anchored: false, of: |row| row.total };
+const ANCHORED_USER: Kind = Kind { name: "user, anchored", is_anchored: true, of: |row| row.user };
+const ANCHORED_TOTAL: Kind =
+    Kind { name: "total, anchored", is_anchored: true, of: |row| row.total };
+const KINDS: [Kind; 5] = [USER, SYSTEM, TOTAL, ANCHORED_USER, ANCHORED_TOTAL];
 
 #[derive(Debug, Serialize)]
 pub struct ProgramsResult {
@@ -73,19 +87,19 @@ impl ProgramsResult {
     ) -> Self {
         let visits = &request.store.programs;
         let nr_visits = visits.values().map(Vec::len).sum();
-        let machine = request.visitor.machine();
+        let machine = request.visitor.trial.machine();
         let mut rows = Vec::new();
         for (name, program) in visits {
             let class = request.bank.class(name);
-            for (time, of) in KINDS {
-                let error = quantile(visits, Some(name), of);
-                rows.extend(pairs(program, of).map(|(setting, pair)| {
+            for kind in KINDS {
+                let error = quantile(visits, Some(name), &kind);
+                rows.extend(pairs(program, &kind).into_iter().map(|(setting, pair)| {
                     let bounds = error.map(|error| bounds(pair.predicted, error));
                     Row {
                         program: name.clone(),
                         class: class.to_owned(),
-                        setting: setting.to_owned(),
-                        time,
+                        setting,
+                        time: kind.name,
                         nr_visits: program.len(),
                         predicted: bounds.unwrap_or(pair.predicted).rounded_to(100.0),
                         measured: pair.measured.rounded_to(100.0),
@@ -100,12 +114,15 @@ impl ProgramsResult {
             visits.len(),
             running::release()
         );
-        let of = |of| quantile(visits, None, of);
-        let errors = of(KINDS[2].1).zip(of(KINDS[0].1)).zip(of(KINDS[1].1));
+        let of = |kind| quantile(visits, None, kind);
+        let errors = of(&TOTAL).zip(of(&USER)).zip(of(&SYSTEM));
         let errors = errors.map(|((total, user), system)| TimeErrors {
             total: digits(total),
             user: digits(user),
             system: digits(system),
+            anchored_total: of(&ANCHORED_TOTAL).map(digits),
+            anchored_user: of(&ANCHORED_USER).map(digits),
+            shipped: false,
             nr_programs: u32::try_from(visits.len()).unwrap_or(u32::MAX),
             source,
         });
@@ -143,25 +160,39 @@ fn digits(value: f64) -> f64 {
 fn quantile(
     visits: &BTreeMap<String, Vec<Visit>>,
     left_out: Option<&str>,
-    of: fn(&SettingPairs) -> Pair,
+    kind: &Kind,
 ) -> Option<f64> {
     let others = visits.iter().filter(|(name, _)| left_out != Some(name.as_str()));
-    let errors: Vec<f64> = others.filter_map(|(_, visits)| error(visits, of)).collect();
+    let errors: Vec<f64> = others.filter_map(|(_, visits)| error(visits, kind)).collect();
     TimeErrors::quantile(&errors)
 }
 
 /// Returns a program's error: that of its worst setting.
-fn error(visits: &[Visit], of: fn(&SettingPairs) -> Pair) -> Option<f64> {
-    let errors = pairs(visits, of)
+fn error(visits: &[Visit], kind: &Kind) -> Option<f64> {
+    let errors = pairs(visits, kind)
+        .into_iter()
         .map(|(_, pair)| TimeErrors::score(pair.predicted, FLOOR_PERCENT, pair.measured.mid));
     errors.max_by(f64::total_cmp)
 }
 
+/// Returns the settings of a program and their pairs.
+fn pairs(visits: &[Visit], kind: &Kind) -> Vec<(String, Pair)> {
+    let settings = combined(visits);
+    let nr_rounds = visits.iter().map(|visit| visit.nr_rounds).sum();
+    let of = |nr: usize| {
+        if kind.is_anchored {
+            return (kind.of)(&anchored(&settings, nr, nr_rounds));
+        }
+        (kind.of)(&settings[nr])
+    };
+    (0..settings.len()).map(|nr| (settings[nr].setting.clone(), of(nr))).collect()
+}
+
 /// Returns the settings of the latest visit, with its predictions and what all visits measured: the
 /// median of their medians, and the smallest and largest round.
-fn pairs(visits: &[Visit], of: fn(&SettingPairs) -> Pair) -> impl Iterator<Item = (&str, Pair)> {
+fn combined(visits: &[Visit]) -> Vec<SettingPairs> {
     let latest = visits.last().into_iter().flat_map(|visit| &visit.settings);
-    latest.map(move |setting| {
+    let of = |setting: &SettingPairs, of: fn(&SettingPairs) -> Pair| {
         let same = visits
             .iter()
             .flat_map(|visit| &visit.settings)
@@ -172,9 +203,28 @@ fn pairs(visits: &[Visit], of: fn(&SettingPairs) -> Pair) -> impl Iterator<Item 
         let mid = Interval::measured(&mids).unwrap_or_default().mid;
         let low = all.iter().map(|measured| measured.low).fold(mid, f64::min);
         let high = all.iter().map(|measured| measured.high).fold(mid, f64::max);
-        let pair = Pair { measured: Interval { low, mid, high }, ..of(setting) };
-        (setting.setting.as_str(), pair)
-    })
+        Pair { measured: Interval { low, mid, high }, ..of(setting) }
+    };
+    let combined = latest.map(|setting| SettingPairs {
+        setting: setting.setting.clone(),
+        user: of(setting, USER.of),
+        system: of(setting, SYSTEM.of),
+        total: of(setting, TOTAL.of),
+    });
+    combined.collect()
+}
+
+/// Returns setting `nr`, predicted with the slope of the program's other settings.
+fn anchored(settings: &[SettingPairs], nr: usize, nr_rounds: usize) -> SettingPairs {
+    let mut others = settings.to_vec();
+    let mut setting = others.remove(nr);
+    let slope = Anchor::slope(&anchor::changes(&others, nr_rounds));
+    let user = setting.user.predicted.mid;
+    let [one, mid, other] = [slope.low, slope.mid, slope.high].map(|slope| slope * user);
+    let user = Interval { low: one.min(other), mid, high: one.max(other) };
+    setting.user.predicted = user;
+    setting.total.predicted = Interval::sum([setting.system.predicted, user]);
+    setting
 }
 
 /// As [`TimeErrors::widen`], but measured changes have noise even where nothing differs.
@@ -210,7 +260,7 @@ fn summaries(rows: &[Row]) -> Vec<Summary> {
             width_median: at(&widths, 0.5),
         }
     };
-    wanted.flat_map(|class| KINDS.map(|(time, _)| of(class, time))).collect()
+    wanted.flat_map(|class| KINDS.map(|kind| of(class, kind.name))).collect()
 }
 
 fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
@@ -239,7 +289,7 @@ impl ProgramsResult {
     fn write_table(&self, text: &mut String) {
         let _ = writeln!(
             text,
-            "  {:12} {:7} {:>5} {:>13} {:>11} {:>9} {:>13}",
+            "  {:12} {:15} {:>5} {:>13} {:>11} {:>9} {:>13}",
             "class", "time", "rows", "error, median", "error, 90%", "coverage", "width, median"
         );
         for one in &self.summary {
@@ -248,7 +298,7 @@ impl ProgramsResult {
             };
             let _ = writeln!(
                 text,
-                "  {:12} {:7} {:>5} {:>13.2} {:>11.2} {:>9} {:>13}",
+                "  {:12} {:15} {:>5} {:>13.2} {:>11.2} {:>9} {:>13}",
                 one.class.as_deref().unwrap_or("all"),
                 one.time,
                 one.nr_rows,
@@ -298,7 +348,7 @@ impl Forms for ProgramsResult {
         for Row { program, setting, time, predicted, measured, .. } in outside {
             let _ = writeln!(
                 text,
-                "  {program:15} {setting:20} {time:7} predicted {:+.1} [{:+.1} .. {:+.1}], measured {:+.1}",
+                "  {program:15} {setting:20} {time:15} predicted {:+.1} [{:+.1} .. {:+.1}], measured {:+.1}",
                 predicted.mid, predicted.low, predicted.high, measured.mid
             );
         }
@@ -308,8 +358,9 @@ impl Forms for ProgramsResult {
         if let Some(errors) = &self.errors {
             let _ = writeln!(
                 text,
-                "\nPredictions for this machine multiply the costs' bounds, and {FLOOR_PERCENT}% of the \
-                 run, by {} for user time, {} for system time and {} for the total.",
+                "\nPredictions for this machine multiply {BOUNDS_SHARE} of the costs' bounds, and \
+                 {FLOOR_PERCENT}% of the run, by {} for user time, {} for system time and {} for \
+                 the total.",
                 errors.user, errors.system, errors.total
             );
         }
@@ -370,7 +421,7 @@ mod tests {
         let mut visits: BTreeMap<String, Vec<Visit>> =
             (0..20).map(|nr| (format!("p{nr}"), vec![visit(-5.0, -6.0)])).collect();
         visits.insert("other".to_owned(), vec![visit(-5.0, 45.0)]);
-        let of = |left_out| quantile(&visits, left_out, KINDS[2].1);
+        let of = |left_out| quantile(&visits, left_out, &TOTAL);
         assert_eq!(of(Some("other")), Some(0.5));
         assert_eq!(of(Some("p3")), Some(0.5));
         assert_eq!(of(None), Some(0.5));
@@ -381,10 +432,37 @@ mod tests {
     #[test]
     fn visits_add_up_to_one_measurement() {
         let visits = [visit(7.0, 1.0), visit(8.0, -30.0), visit(0.0, 2.0)];
-        assert_eq!(error(&visits, KINDS[0].1), Some(0.5));
-        let (setting, pair) = pairs(&visits, KINDS[0].1).next().unwrap();
+        assert_eq!(error(&visits, &USER), Some(0.5));
+        let (setting, pair) = pairs(&visits, &USER).remove(0);
         assert_eq!(setting, "thp.64K=always");
         assert_eq!(pair.measured, Interval { low: -30.0, mid: 1.0, high: 2.0 });
-        assert_eq!(error(&[], KINDS[0].1), None);
+        assert_eq!(error(&[], &USER), None);
+    }
+    #[test]
+    fn an_anchored_prediction_uses_the_other_settings_alone() {
+        let exact = Interval::exact;
+        let setting = |name: &str, user: [f64; 2], system: f64| {
+            let pair = |predicted, measured| Pair {
+                predicted: exact(predicted),
+                measured: exact(measured),
+            };
+            SettingPairs {
+                setting: name.to_owned(),
+                user: pair(user[0], user[1]),
+                system: pair(system, system),
+                total: pair(user[0] + system, user[1] + system),
+            }
+        };
+        let settings = vec![
+            setting("thp.enabled=always", [-20.0, -40.0], -1.0),
+            setting("thp.64K=always", [-10.0, 70.0], -3.0),
+        ];
+        let visits = [Visit { settings, ..visit(0.0, 0.0) }];
+        let of = |kind: &Kind| pairs(&visits, kind).remove(1).1;
+        assert_eq!(of(&USER).predicted.mid, -10.0);
+        let user = of(&ANCHORED_USER).predicted;
+        assert!((user.mid - -20.0).abs() < 0.2 && user.low < user.mid && user.mid < user.high);
+        assert!((of(&ANCHORED_TOTAL).predicted.mid - (user.mid - 3.0)).abs() < 1e-9);
+        assert_eq!(of(&ANCHORED_USER).measured.mid, 70.0);
     }
 }

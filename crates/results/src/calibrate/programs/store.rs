@@ -4,36 +4,16 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::RESULTS_VERSION;
 use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
+use crate::trial::SettingPairs;
 
 /// More visits do not change a median.
 const NR_VISITS_MAX: usize = 32;
 const FILE_BYTES_MAX: u64 = 16 << 20;
-
-/// Predicted and measured change of a time, in percent of the plain run's CPU time.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct Pair {
-    /// With the bounds of its costs alone.
-    pub(super) predicted: Interval,
-    /// Median, smallest and largest of the rounds.
-    pub(super) measured: Interval,
-}
-
-/// One setting, compared with the system's own.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct SettingPairs {
-    pub(super) setting: String,
-    pub(super) user: Pair,
-    pub(super) system: Pair,
-    pub(super) total: Pair,
-}
 
 /// A prediction of a program and its measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

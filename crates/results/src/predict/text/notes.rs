@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{BaseSource, BaseTime, Constant, Estimate};
+use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::PolicyAnswers;
 
@@ -226,14 +227,7 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
             figures::run_base(first)
         ));
         notes.extend(off_cpu(&first.run));
-        notes.extend(first.errors.as_ref().map(|errors| {
-            format!(
-                "bounds of the run time on {}: they held for nine of ten of {} programs that were \
-                 predicted and measured there.",
-                labels::machine(machine),
-                errors.nr_programs
-            )
-        }));
+        notes.extend(bounds(first, rows, machine));
         let stand_ins: BTreeSet<String> = rows
             .iter()
             .filter(|row| row.machine == machine)
@@ -257,6 +251,79 @@ pub(super) fn run_times(report: &PredictResult) -> Vec<String> {
         }
     }
     notes
+}
+
+/// Explains where the bounds of the run times on a machine come from, and which are cut.
+fn bounds(first: &Estimate, rows: &[Outcome], machine: &str) -> Vec<String> {
+    let mut notes = Vec::new();
+    notes.extend(first.errors.as_ref().map(|errors| {
+        let bounds = figures::of_errors(errors);
+        format!("bounds of the run time on {}: {bounds}.", labels::machine(machine))
+    }));
+    notes.extend(first.anchor.as_ref().map(|anchor| {
+        let Interval { low, mid, high } = anchor.slope;
+        format!(
+            "user time on {}: the model's times {mid:.2} ({low:.2} to {high:.2}), as measured \
+             for this program ({}; n = {}).",
+            labels::machine(machine),
+            anchor.settings.join(", "),
+            anchor.nr_rounds
+        )
+    }));
+    let is_cut = |row: &Outcome| {
+        row.machine == machine && row.estimate.run_change.is_some_and(|change| change.mid <= -100.0)
+    };
+    if rows.iter().any(is_cut) {
+        notes.push(format!(
+            "a change of the run time on {} is cut at -100%: the saving would exceed the whole \
+             run, so --runtime or one of the machine's costs is wrong for this program.",
+            labels::machine(machine)
+        ));
+    }
+    notes
+}
+
+/// Compares the model's TLB misses with those that the CPU counted, in the first column for that
+/// CPU: its kernel is the closest to the recording's.
+pub(super) fn counted(report: &PredictResult) -> Option<String> {
+    let counted = report.trace.counted?;
+    let is_here =
+        |row: &&Outcome| matches!(row.estimate.run.source, BaseSource::Measured | BaseSource::Cpu);
+    let row = report.rows.iter().find(is_here)?;
+    let sides = [
+        ("data", counted.dtlb_misses, row.tlb.data.l2_misses),
+        ("instruction", counted.itlb_misses, row.tlb.instruction.l2_misses),
+    ];
+    let mut parts: Vec<String> = sides
+        .into_iter()
+        .filter_map(|(side, counted, modelled)| {
+            let Interval { low, mid, high } = counted?;
+            let [low, mid, high] = [low, mid, high].map(whole);
+            #[expect(clippy::cast_precision_loss, reason = "a count is read to three digits")]
+            let percent = 100.0 * (modelled as f64 / mid.max(1) as f64 - 1.0);
+            Some(format!(
+                "{side} TLB misses {} ({} to {}), the model {} ({percent:+.0}%)",
+                figures::count(mid),
+                figures::count(low),
+                figures::count(high),
+                figures::count(modelled)
+            ))
+        })
+        .collect();
+    parts.extend(
+        counted.cycles_per_instruction.map(|cpi| format!("cycles per instruction {:.2}", cpi.mid)),
+    );
+    Some(format!(
+        "counted by the CPU in {} plain runs, against {}: {}.",
+        counted.nr_runs,
+        row.kernel,
+        parts.join("; ")
+    ))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count of events")]
+fn whole(count: f64) -> u64 {
+    count.round() as u64
 }
 
 pub(super) fn brief() -> Vec<String> {

@@ -347,11 +347,6 @@ impl<'a> SentenceWriter<'a> {
             return "the trace has only page faults and no run time (--runtime sets one)"
                 .to_owned();
         }
-        if self.goal == Goal::Time && row.estimate.not_known.is_empty() {
-            return "the saving would exceed the whole run, so --runtime or one of the machine's \
-                    costs is wrong for this program"
-                .to_owned();
-        }
         let not_known = row.estimate.not_known.iter().map(String::as_str);
         let names: Vec<&str> = not_known.take(NR_NAMED).collect();
         match names.as_slice() {

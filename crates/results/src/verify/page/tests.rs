@@ -113,6 +113,9 @@ fn the_verdict_comes_first_and_names_are_escaped() {
 fn the_page_shows_the_prediction_with_the_measurement() {
     let mut view = view(12, 90);
     let mut predicted = PredictedChange {
+        errors: None,
+        anchor: None,
+        saved_anchor: None,
         kernel: "6.18".to_owned(),
         changed_kernel: "6.18+thp=always".to_owned(),
         rules_note: None,

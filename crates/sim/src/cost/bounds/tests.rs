@@ -89,7 +89,7 @@ fn an_estimated_run_has_instructions_and_memory_management() {
     let cpi = Some(cost(0.5, Unit::Cpi, Some([0.4, 1.0]), false));
     let fault = Some(cost(100.0, Unit::Ns, Some([100.0, 100.0]), false));
     let costs = Costs { clock, cpi, fault, ..Costs::default() };
-    let run = BaseTime::estimated(1_000_000, &costs);
+    let run = BaseTime::estimated(1_000_000, &costs, &[]);
     assert_eq!(run.ns, of(200_000.0, 250_000.0, 500_000.0));
     let estimate = Estimate { run, ..faults(1_000, &costs) };
     assert_eq!(estimate.run_time(), Some(of(300_000.0, 350_000.0, 600_000.0)));
@@ -104,7 +104,7 @@ fn no_run_becomes_shorter_than_nothing() {
     let change = |run: BaseTime| now.run_change_from(&Estimate { run, ..before.clone() });
     // Saves 100 us, at most 400 us, of a run of 200 us, then of 80 us.
     assert_eq!(change(BaseTime::given(200_000.0)), Some(of(-100.0, -50.0, -25.0)));
-    assert_eq!(change(BaseTime::given(80_000.0)), None);
+    assert_eq!(change(BaseTime::given(80_000.0)), Some(of(-100.0, -100.0, -62.5)));
     // Instructions take 100 us, plus the time of memory management.
     let ns = of(100_000.0, 100_000.0, 100_000.0);
     let run = BaseTime { ns, source: BaseSource::Estimated, runs: 0, off_cpu_ns: None };

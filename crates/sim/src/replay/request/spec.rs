@@ -4,7 +4,7 @@ use largefolio_mm::buddy::Ageing;
 use largefolio_mm::units::PageSize;
 use serde::{Deserialize, Serialize};
 
-use crate::cost::Walks;
+use crate::cost::{Anchor, Walks};
 use crate::kernel::Kernel;
 use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::replay::hardware::clock::NS_PER_REFERENCE;
@@ -54,6 +54,8 @@ pub struct CellSpec {
     pub ns_per_reference: u64,
     pub nr_cpus: Option<u32>,
     pub walks: Walks,
+    /// The program's measured slope, if it was measured on the machine's CPU.
+    pub anchor: Option<Anchor>,
     /// Maximum runs of folios in the outcome's detail; 0 = no detail.
     pub detail_runs_max: u32,
     pub budget: Budget,
@@ -82,6 +84,7 @@ impl CellSpec {
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
             walks: Walks::Native,
+            anchor: None,
             detail_runs_max: 0,
             budget: Budget::default(),
         }

@@ -62,8 +62,8 @@ impl HostPlaces {
     }
 }
 
-/// Returns a fixed-point number. Each other folio of a line is in use with the same probability,
-/// which follows from `host_lines`.
+/// Returns a fixed-point number. A program uses each other folio of a line with the same
+/// probability, which follows from `host_lines`.
 fn lines_per_folio(line_shift: u32, order: u32, host_lines: u32) -> u64 {
     let (pages, others) = (f64::from(1 << line_shift), f64::from((1 << (line_shift - order)) - 1));
     let in_use = ((1000.0 / f64::from(host_lines) - 1.0) / (pages - 1.0)).clamp(0.0, 1.0);
@@ -74,10 +74,11 @@ fn lines_per_folio(line_shift: u32, order: u32, host_lines: u32) -> u64 {
 
 /// Returns the line of folio number `folio`, with `lines` per folio.
 const fn spread(folio: u64, lines: u64) -> u64 {
-    let low = (1 << BLOCK_BITS) - 1;
-    let moved = folio & !low | folio.wrapping_mul(FACTOR) & low;
+    let (block, low) = (folio >> BLOCK_BITS, folio & ((1 << BLOCK_BITS) - 1));
+    let moved = (low * FACTOR) & ((1 << BLOCK_BITS) - 1);
+    let nr_lines = ((lines << BLOCK_BITS) >> FRACTION_BITS) + 1;
     // The tags of address spaces make numbers of tables large.
-    (moved as u128 * lines as u128 >> FRACTION_BITS) as u64
+    block.wrapping_mul(nr_lines).wrapping_add((moved * lines) >> FRACTION_BITS)
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! What the program waits for at level-2 hits and walks.
+
+use largefolio_sim::cost::{Cause, Term};
+use largefolio_sim::kernel::Kernel;
+use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::{CellSpec, Outcome, replay};
+use largefolio_sim::tlb::EntrySize;
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::{Event, FileInfo, Meta, Op};
+
+use super::{ADDR, program_of};
+
+/// Stores to `nr_pages` pages and then loads from them, one after the other, `nr_passes` times. Each
+/// load has the `link`. The order of the loads jumps through memory.
+fn outcome(machine: Machine, kernel: &str, nr_pages: u64, nr_passes: u64, link: u32) -> Outcome {
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let page =
+        |op, nr: u64, flags| Event { flags, ..Event::references(0, op, ADDR + nr * 4096, 1) };
+    let mut events =
+        vec![Event { addr: ADDR, len: nr_pages * 4096, flags, ..Event::new(0, Op::Mmap) }];
+    events.extend((0..nr_pages).map(|nr| page(Op::Write, nr, 0)));
+    for _ in 0..nr_passes {
+        events.extend((0..nr_pages).map(|nr| page(Op::Read, nr * 1_009 % nr_pages, link)));
+    }
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
+    let meta = Meta { files: vec![file], links: true, ..Meta::default() };
+    let (_dir, path) = program_of(meta, &events);
+    let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), machine);
+    replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
+}
+
+fn term<'a>(outcome: &'a Outcome, cause: Cause, of: &str) -> &'a Term {
+    let terms = &outcome.estimate.causes[&cause].terms;
+    terms.iter().find(|term| term.of == of).unwrap_or_else(|| panic!("{of}: {terms:?}"))
+}
+
+#[test]
+fn a_level_2_hit_of_a_loaded_address_costs_its_whole_time() {
+    let machine = Machine::named("cascadelake").unwrap();
+    let pass = |link| outcome(machine.clone(), "6.12+thp=never", 401, 10, link);
+    let (chained, apart) = (pass(1), pass(0));
+    let whole = term(&chained, Cause::Tlb, "level-2 hits");
+    let part = term(&apart, Cause::Tlb, "overlapping level-2 hits");
+    assert!(whole.events >= 9 * 401 && part.events >= 9 * 401, "{whole:?} {part:?}");
+    #[expect(clippy::cast_precision_loss, reason = "a time of a few thousand hits")]
+    let each = |term: &Term| term.ns.unwrap() as f64 / term.events as f64;
+    let share = machine.costs.walk_beside.as_ref().unwrap().value;
+    assert!((each(part) / each(whole) - share).abs() < 0.01, "{part:?} {whole:?}");
+}
+
+#[test]
+fn base_pages_that_are_spread_take_more_of_the_hosts_lines_than_large_folios() {
+    let lines = |host_lines, kernel: &str| {
+        let mut machine = Machine::named("zen5").unwrap();
+        let walker = &mut machine.tlb.walker;
+        (walker.is_virtual, walker.host_lines) = (true, host_lines);
+        walker.host_page = EntrySize::parse("4K").unwrap();
+        let walks = outcome(machine, kernel, 16_411, 3, 1).tlb.walk_kinds;
+        let far = |lines: largefolio_sim::tlb::Lines| lines.llc + lines.memory;
+        (walks.chained.walks, far(walks.chained.host_lines))
+    };
+    let (base, large) = ("6.18+thp=never", "6.18+thp=never+anon-64K=always");
+    let (nr_walks, in_order) = lines(None, base);
+    let (nr_spread, spread) = lines(Some(900), base);
+    assert_eq!(nr_walks, nr_spread);
+    assert!(nr_walks > 3 * 12_000 && spread > in_order + nr_walks / 4, "{in_order} {spread}");
+    // Only the few lines of the guest's tables differ.
+    let ((nr_walks, in_order), (_, spread)) = (lines(None, large), lines(Some(900), large));
+    assert!(spread - in_order < nr_walks / 1_000, "{in_order} {spread}");
+}
