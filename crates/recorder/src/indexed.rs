@@ -74,9 +74,8 @@ impl Indexed {
         if numbers[0] == 0 {
             return 0;
         }
-        let Some(entry) = self.entries.get((pc as usize ^ pc as usize >> 6) % NR_ENTRIES) else {
-            return 0;
-        };
+        let hash = (pc ^ pc >> 6).to_le_bytes()[0];
+        let Some(entry) = self.entries.get(usize::from(hash) % NR_ENTRIES) else { return 0 };
         let before = [0, 1].map(|nr: usize| entry.numbers[nr].swap(numbers[nr], Relaxed));
         let moved = addr.wrapping_sub(entry.addr.swap(addr, Relaxed)).cast_signed();
         let is_same = entry.pc.swap(pc, Relaxed) == pc;

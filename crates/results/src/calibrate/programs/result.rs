@@ -459,10 +459,10 @@ mod tests {
         ];
         let visits = [Visit { settings, ..visit(0.0, 0.0) }];
         let of = |kind: &Kind| pairs(&visits, kind).remove(1).1;
-        assert_eq!(of(&USER).predicted.mid, -10.0);
+        assert_eq!(of(&USER).predicted, exact(-10.0));
         let user = of(&ANCHORED_USER).predicted;
         assert!((user.mid - -20.0).abs() < 0.2 && user.low < user.mid && user.mid < user.high);
         assert!((of(&ANCHORED_TOTAL).predicted.mid - (user.mid - 3.0)).abs() < 1e-9);
-        assert_eq!(of(&ANCHORED_USER).measured.mid, 70.0);
+        assert_eq!(of(&ANCHORED_USER).measured, exact(70.0));
     }
 }
