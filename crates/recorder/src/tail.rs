@@ -25,7 +25,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering::{Relaxed, Release};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::indexed::Indexed;
+use crate::indexed::{Indexed, is_index};
 use crate::named::Named;
 use crate::sys;
 use crate::wire::{self, COUNT_BITS, LINK_BITS, PAGE_SHIFT, Row, TAIL_ROWS, WINDOW, tail_offset};
@@ -176,6 +176,9 @@ impl Tail {
     /// The same for a load that is too short for an address.
     #[inline]
     pub(crate) fn loaded_number(&self, value: u64) {
+        if !is_index(value) {
+            return;
+        }
         let slot = self.head.last.get(READ).map_or(0, |last| last.load(Relaxed));
         if slot != 0 {
             self.head.indexed.note(value, slot);
