@@ -16,6 +16,7 @@ use largefolio_linux::system::Live;
 use largefolio_linux::timed_run::Watch;
 use largefolio_sim::cost::{Anchor, MeasuredChange};
 use largefolio_sim::interval::Interval;
+use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, RESULTS_VERSION};
 use largefolio_trace::{OpenTrace, disk, shown};
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,25 @@ fn give(anchor: &Anchor, specs: &mut [CellSpec]) {
     }
 }
 
+/// Returns the machine that describes this one, and its CPU.
+///
+/// # Errors
+/// If there is none: `option` measures here.
+pub(crate) fn check_is_here<'a>(
+    option: &str,
+    machines: impl IntoIterator<Item = &'a Machine>,
+) -> Result<(&'a Machine, String), Error> {
+    let cpu = Processor::of(&Live).name;
+    let mut machines = machines.into_iter();
+    match machines.find(|machine| machine.cpu.as_ref() == Some(&cpu)) {
+        Some(machine) => Ok((machine, cpu)),
+        None => Err(Error::request(format!(
+            "{option} measures on this machine ({cpu}), and none of the machines is this one; \
+             measure it with folio calibrate, and add --machine this"
+        ))),
+    }
+}
+
 /// Fits an anchor to measured changes and writes it beside the trace.
 ///
 /// # Errors
@@ -173,15 +193,8 @@ impl AnchorRequest {
         let [_, ..] = meta.command.as_slice() else {
             return Err(Error::request("--anchor: the trace does not say which command it is of"));
         };
-        let cpu = Processor::of(&Live).name;
-        let is_here = |spec: &&CellSpec| spec.machine.cpu.as_deref() == Some(cpu.as_str());
-        let Some(here) = specs.iter().find(is_here) else {
-            return Err(Error::request(format!(
-                "--anchor measures on this machine ({cpu}), and none of the machines is this one; \
-                 measure it with folio calibrate, and add --machine this"
-            )));
-        };
-        let trial = Trial::new(here.machine.clone(), Effort::Full.nr_rounds())?;
+        let (here, cpu) = check_is_here("--anchor", specs.iter().map(|spec| &spec.machine))?;
+        let trial = Trial::new(here.clone(), Effort::Full.nr_rounds())?;
         trial.check_rights()?;
         #[expect(clippy::cast_precision_loss, reason = "a time of one run in ns")]
         let user: Vec<f64> = meta.runs.iter().map(|run| run.user_ns as f64).collect();

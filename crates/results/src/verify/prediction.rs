@@ -98,6 +98,9 @@ pub struct PredictedChange {
     /// The slope of these rounds, which is now kept with the trace. The prediction is without it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) saved_anchor: Option<Anchor>,
+    /// Why no slope was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) not_saved: Option<String>,
 }
 
 impl VerifyPrediction {
@@ -125,11 +128,8 @@ impl VerifyPrediction {
         }
         let changed = Kernel::parse(&name)?;
         let machine = Machine::of_user(from.machine)?;
-        if from.saves_anchor && machine.cpu.is_none() {
-            return Err(Error::request(format!(
-                "--save-anchor: the machine file of {} does not name its CPU",
-                machine.name
-            )));
+        if from.saves_anchor {
+            anchor::check_is_here("--save-anchor", [&machine])?;
         }
         let spec =
             |kernel| CellSpec { cache: CacheState::Warm, ..CellSpec::new(kernel, machine.clone()) };
@@ -167,16 +167,21 @@ impl VerifyPrediction {
         };
         let of = |kind, measured: &MeasuredTime| predicted(change(Some(kind)), measured, margin);
         let wall = predicted(change(None), &measured.wall, margin);
-        let saved = if self.saves_anchor {
+        let saved = self.saves_anchor.then(|| {
             let user = changed.estimate.change_of(&plain.estimate, Some(TimeKind::User));
-            Some(self.save_anchor(user.unwrap_or_default().mid, measured)?)
-        } else {
-            None
+            self.save_anchor(user.unwrap_or_default().mid, measured)
+        });
+        let (saved_anchor, not_saved) = match saved {
+            Some(Ok(anchor)) => (Some(anchor), None),
+            // The rounds count without it.
+            Some(Err(error)) => (None, Some(error.to_string())),
+            None => (None, None),
         };
         Ok(PredictedChange {
             errors: changed.estimate.errors.clone(),
             anchor: changed.estimate.anchor.clone(),
-            saved_anchor: saved,
+            saved_anchor,
+            not_saved,
             kernel: plain.kernel.clone(),
             changed_kernel: changed.kernel.clone(),
             rules_note: self.plain.kernel.note.clone(),
@@ -195,9 +200,7 @@ impl VerifyPrediction {
     fn save_anchor(&self, change_ns: f64, measured: &MeasuredTimes) -> Result<Anchor, Error> {
         let run_ns = measured.user.plain_ns + measured.system.plain_ns;
         let (Some(ratio), Some(cpu)) = (measured.user.ratio, &self.plain.machine.cpu) else {
-            return Err(Error::request(
-                "--save-anchor: no rounds count, so no slope of user time was measured",
-            ));
+            return Err(Error::request("no rounds count, so no slope of user time was measured"));
         };
         let percent = |ns: f64| 100.0 * ns / run_ns.max(1.0);
         // 95% of the values are within 1.96 standard deviations.
@@ -313,6 +316,9 @@ impl PredictedChange {
                 slope(anchor),
                 anchor.nr_rounds
             );
+        }
+        if let Some(why) = &self.not_saved {
+            let _ = writeln!(text, "  NOTHING WAS KEPT WITH THE TRACE: {why}");
         }
         if let Some(anchor) = &self.saved_anchor {
             let _ = writeln!(

@@ -116,6 +116,7 @@ fn the_page_shows_the_prediction_with_the_measurement() {
         errors: None,
         anchor: None,
         saved_anchor: None,
+        not_saved: None,
         kernel: "6.18".to_owned(),
         changed_kernel: "6.18+thp=always".to_owned(),
         rules_note: None,
