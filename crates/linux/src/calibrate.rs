@@ -187,8 +187,10 @@ impl Calibration {
         let caches = host::caches(&Live);
         let mut calibration = Self { cpu: Cpu::detect(), caches, ..Self::default() };
         // First, because memory that other steps free is in better order than a program's.
-        calibration.host_lines =
-            HostLines::of_fresh(HOST_LINES_BYTES / effort.part()).unwrap_or_default();
+        match HostLines::of_fresh(HOST_LINES_BYTES / effort.part()) {
+            Ok(host_lines) => calibration.host_lines = host_lines,
+            Err(error) => calibration.missing.push(format!("lines of the host's table: {error}")),
+        }
         // Next, because the guest takes minutes to return the memory that other steps free.
         progress("memory returned to the host");
         match returned::measure(effort.nr_rounds().div_ceil(3)) {

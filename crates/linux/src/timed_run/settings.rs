@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use super::{Sample, TimedRunEnd, TimedRunError, Watch, how_it_ended, timed};
+use crate::measure::turns;
 use crate::setting::{Setting, SettingError};
 
 #[derive(Debug, thiserror::Error)]
@@ -34,10 +35,7 @@ pub fn under_settings(
     let mut rounds = Vec::new();
     for round in 0..=nr_rounds {
         let mut samples = vec![Sample::default(); arms.len()];
-        let forward = 0..arms.len();
-        let order: Vec<usize> =
-            if round % 2 == 0 { forward.collect() } else { forward.rev().collect() };
-        for arm in order {
+        for arm in turns(round, arms.len()) {
             let changes = arms[arm].iter();
             let held: Result<Vec<Setting>, SettingError> =
                 changes.map(|(path, value)| Setting::change(path, value)).collect();

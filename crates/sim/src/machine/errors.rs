@@ -104,11 +104,12 @@ impl TimeErrors {
 
     /// Returns the errors of the bank that comes with folio, widened, for a machine without one.
     #[must_use]
-    pub fn shipped() -> Option<Self> {
-        static SHIPPED: LazyLock<Option<TimeErrors>> = LazyLock::new(|| {
-            let errors: TimeErrors = toml::from_str(include_str!("errors.toml")).ok()?;
+    pub fn shipped() -> Self {
+        static SHIPPED: LazyLock<TimeErrors> = LazyLock::new(|| {
+            let errors: TimeErrors = toml::from_str(include_str!("errors.toml"))
+                .unwrap_or_else(|error| unreachable!("errors.toml: {error}"));
             let wider = |error: f64| SHIPPED_FACTOR * error;
-            Some(TimeErrors {
+            TimeErrors {
                 total: wider(errors.total),
                 user: wider(errors.user),
                 system: wider(errors.system),
@@ -116,7 +117,7 @@ impl TimeErrors {
                 anchored_user: errors.anchored_user.map(wider),
                 shipped: true,
                 ..errors
-            })
+            }
         });
         SHIPPED.clone()
     }

@@ -127,7 +127,7 @@ impl Cell {
         let walks = self.spec.walks.on(&self.spec.machine);
         let machine = &self.spec.machine;
         // Without a calibration, the errors of the costs are not known either.
-        let shipped = || machine.calibrated.as_ref().and_then(|_| TimeErrors::shipped());
+        let shipped = || machine.calibrated.as_ref().map(|_| TimeErrors::shipped());
         let errors = machine.errors.clone().or_else(shipped);
         let estimate = Estimate::new(events, costs, walks).of_run(run, costs, &self.meta.runs);
         Estimate { errors, ..estimate }.anchored(self.spec.anchor.as_ref())
