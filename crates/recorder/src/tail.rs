@@ -155,7 +155,7 @@ impl Tail {
         }
     }
 
-    /// Returns the page of the row that is `distance` before `end`.
+    /// Returns which page the row `distance` before `end` refers to.
     fn page_before(&self, end: u32, distance: u64) -> Option<u64> {
         let row = u64::from(end).checked_sub(distance)?;
         let row = self.rows.get(usize::try_from(row).ok()?)?.load(Relaxed);

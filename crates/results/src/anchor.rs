@@ -1,5 +1,5 @@
-//! A program's anchor ([`largefolio_sim::cost::Anchor`]): measuring it, and the file beside the
-//! trace that keeps it.
+//! A program's anchor ([`largefolio_sim::cost::Anchor`]): measuring it, and keeping it in a
+//! file next to the trace.
 //!
 //! ```text
 //!   job.folio               the trace
@@ -8,7 +8,6 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
 
 use largefolio_linux::calibrate::Effort;
 use largefolio_linux::proc::Processor;
@@ -29,7 +28,7 @@ const FILE_BYTES_MAX: u64 = 1 << 20;
 /// A program that now takes another user time than when it was recorded does something else.
 const USER_TIME_WITHIN: f64 = 2.0;
 
-/// What a trace's anchor file holds.
+/// The contents of a trace's anchor file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AnchorFile {
@@ -127,7 +126,7 @@ pub(crate) fn check_is_here<'a>(
     }
 }
 
-/// Fits an anchor to measured changes and writes it beside the trace.
+/// Fits an anchor to measured changes and writes it next to the trace.
 ///
 /// # Errors
 /// If the trace cannot be read or the file cannot be written.
@@ -157,7 +156,7 @@ pub(crate) fn save(
     Ok(anchor)
 }
 
-/// Returns what the changes of a trial say about the slope.
+/// Returns a trial's changes of user time, to which a slope can be fitted.
 pub(crate) fn changes(compared: &[SettingPairs], nr_rounds: usize) -> Vec<MeasuredChange> {
     let of = |setting: &SettingPairs| {
         let user = setting.user;
@@ -232,13 +231,7 @@ impl AnchorRequest {
     ) -> Result<Option<Anchor>, Error> {
         let signals = Watch::start().map_err(|error| Error::request(error.to_string()))?;
         let estimates = self.trial.estimates(trace.path(), progress)?;
-        let command = || {
-            let mut command = Command::new(&self.command[0]);
-            command.args(&self.command[1..]);
-            command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-            command
-        };
-        let compared = match self.trial.measure(&command, &estimates, &signals)? {
+        let compared = match self.trial.measure(&self.command, &estimates, &signals)? {
             Measured::Compared(compared) => compared,
             Measured::Stopped => return Ok(None),
             Measured::Unfit(why) => {

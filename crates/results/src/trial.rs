@@ -3,8 +3,9 @@
 //! `folio calibrate --programs` tries the programs of its bank, and `folio predict --anchor` the
 //! program of a trace.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use largefolio_linux::setting::Setting;
 use largefolio_linux::timed_run::settings::{RoundsError, SettingValue, under_settings};
@@ -139,20 +140,27 @@ impl Trial {
         Ok(outcomes.into_iter().map(|outcome| outcome.estimate).collect())
     }
 
-    /// Measures the program in interleaved rounds and compares it with the estimates.
+    /// Measures a command, without input and output, in interleaved rounds and compares it with the
+    /// estimates.
     ///
     /// # Errors
     /// If a setting cannot be changed.
     pub(crate) fn measure(
         &self,
-        command: &dyn Fn() -> Command,
+        command: &[impl AsRef<OsStr>],
         estimates: &[Estimate],
         signals: &Watch,
     ) -> Result<Measured, Error> {
         let arms: Vec<Vec<SettingValue>> = std::iter::once(Vec::new())
             .chain(self.settings.iter().map(|one| vec![one.value.clone()]))
             .collect();
-        match under_settings(command, &arms, self.nr_rounds, signals) {
+        let silent = || {
+            let mut silent = Command::new(&command[0]);
+            silent.args(&command[1..]);
+            silent.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+            silent
+        };
+        match under_settings(&silent, &arms, self.nr_rounds, signals) {
             Ok(Some(rounds)) => Ok(Measured::Compared(self.compared(estimates, &rounds))),
             Ok(None) => Ok(Measured::Stopped),
             Err(RoundsError::Setting(error)) => Err(Error::request(error.to_string())),

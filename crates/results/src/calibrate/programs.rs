@@ -22,10 +22,10 @@ use largefolio_trace::{disk, shown};
 pub use result::ProgramsResult;
 
 use self::bank::{Bank, Program};
-use self::store::Store;
-use self::visit::{Ended, Visitor};
+use self::store::{Store, Visit};
+use self::visit::visit;
 use crate::Error;
-use crate::trial::Trial;
+use crate::trial::{Measured, Trial};
 
 /// No program starts after this time, so that all of it takes less than an hour.
 const TIME_MAX: Duration = Duration::from_mins(55);
@@ -47,7 +47,7 @@ pub struct ProgramsRequest {
     bank: Bank,
     programs: Vec<Program>,
     machine_path: PathBuf,
-    visitor: Visitor,
+    trial: Trial,
     store: Store,
     notes: Vec<String>,
 }
@@ -64,11 +64,11 @@ impl ProgramsRequest {
         let machine_path = this_path()?;
         let cpu = machine.cpu.clone().unwrap_or_default();
         let (store, note) = Store::read(&Store::path_of(&machine_path), &cpu)?;
-        let visitor = Visitor { trial: Trial::new(machine, effort.nr_rounds())? };
+        let trial = Trial::new(machine, effort.nr_rounds())?;
         let notes = note.into_iter().collect();
         let bank = Bank::load();
         let programs = bank.chosen(chosen)?;
-        Ok(Self { bank, programs, machine_path, visitor, store, notes })
+        Ok(Self { bank, programs, machine_path, trial, store, notes })
     }
 
     /// Returns the table of earlier measurements, and writes nothing.
@@ -88,7 +88,7 @@ impl ProgramsRequest {
         command_line: Vec<String>,
         progress: &mut dyn FnMut(BankProgress),
     ) -> Result<ProgramsResult, Error> {
-        self.visitor.trial.check_rights()?;
+        self.trial.check_rights()?;
         let signals = Watch::start().map_err(|error| Error::request(error.to_string()))?;
         let start = Instant::now();
         let mut programs = std::mem::take(&mut self.programs);
@@ -104,15 +104,15 @@ impl ProgramsRequest {
             let mut step = |step| {
                 progress(BankProgress { program: program.name.clone(), step, nr: nr + 1, of });
             };
-            match self.visitor.visit(&self.bank, program, &signals, &mut step)? {
-                Ended::Measured(visit) => {
-                    self.store.add(&program.name, visit);
+            match visit(&self.trial, (&self.bank, program), &signals, &mut step)? {
+                Measured::Compared(compared) => {
+                    self.store.add(&program.name, Visit::now(compared));
                     self.store.write(&path)?;
                 }
-                Ended::Unfit(why) => {
+                Measured::Unfit(why) => {
                     self.notes.push(format!("{} is left out: {why}", program.name));
                 }
-                Ended::Stopped => {
+                Measured::Stopped => {
                     self.notes.push(format!("stopped at {}", program.name));
                     break;
                 }

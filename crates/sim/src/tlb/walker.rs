@@ -20,7 +20,6 @@
 //!   Otherwise it runs *beside* others if the group's last chained or first walk started less than
 //!   `window` instructions ago, and *alone* if not: then a group starts. So two chains that a
 //!   program follows by turns take as long as one. Fetches stop the core and are a separate kind.
-//!
 //! - W5: a line of the host's table holds entries of neighbouring page frames. Frames of one folio
 //!   are neighbours. Folios smaller than a line's frames, and tables, are spread over lines as
 //!   `host_lines` says.

@@ -87,7 +87,7 @@ impl ProgramsResult {
     ) -> Self {
         let visits = &request.store.programs;
         let nr_visits = visits.values().map(Vec::len).sum();
-        let machine = request.visitor.trial.machine();
+        let machine = request.trial.machine();
         let mut rows = Vec::new();
         for (name, program) in visits {
             let class = request.bank.class(name);
@@ -167,7 +167,7 @@ fn quantile(
     TimeErrors::quantile(&errors)
 }
 
-/// Returns a program's error: that of its worst setting.
+/// Returns a program's error, the largest of its settings.
 fn error(visits: &[Visit], kind: &Kind) -> Option<f64> {
     let errors = pairs(visits, kind)
         .into_iter()
@@ -227,7 +227,7 @@ fn anchored(settings: &[SettingPairs], nr: usize, nr_rounds: usize) -> SettingPa
     setting
 }
 
-/// As [`TimeErrors::widen`], but measured changes have noise even where nothing differs.
+/// As [`TimeErrors::widen`], but measured changes have noise even if nothing differs.
 fn bounds(change: Interval, error: f64) -> Interval {
     let nudged = Interval { high: change.high.max(change.mid + f64::MIN_POSITIVE), ..change };
     TimeErrors::widen(nudged, FLOOR_PERCENT, error)

@@ -1,15 +1,17 @@
-//! The measured programs of a machine: a file beside its machine file, to which each visit adds.
+//! The measured programs of a machine: a file next to its machine file, to which each visit adds.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use largefolio_sim::replay::RESULTS_VERSION;
 use largefolio_trace::{disk, shown};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::trial::SettingPairs;
+use crate::running;
+use crate::trial::{Compared, SettingPairs};
 
 /// More visits do not change a median.
 const NR_VISITS_MAX: usize = 32;
@@ -35,6 +37,20 @@ pub(super) struct Store {
     version: u32,
     cpu: String,
     pub(super) programs: BTreeMap<String, Vec<Visit>>,
+}
+
+impl Visit {
+    pub(super) fn now(compared: Compared) -> Self {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let Compared { run_ns, nr_rounds, settings, .. } = compared;
+        Self {
+            time: now.map_or(0, |now| now.as_secs()),
+            kernel: running::release(),
+            nr_rounds,
+            run_ns,
+            settings,
+        }
+    }
 }
 
 impl Store {

@@ -2,97 +2,56 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::record::{RecordEnd, RecordRequest, Recording};
 use largefolio_linux::timed_run::Watch;
 
 use super::bank::{Bank, Program};
-use super::store::Visit;
 use crate::Error;
-use crate::running;
-use crate::trial::{Compared, Measured, Trial};
+use crate::trial::{Measured, Trial};
 
-#[derive(Debug)]
-pub(super) enum Ended {
-    Measured(Visit),
-    /// The program cannot be recorded, replayed or measured here.
-    Unfit(String),
-    Stopped,
-}
-
-#[derive(Debug)]
-pub(super) struct Visitor {
-    pub(super) trial: Trial,
-}
-
-impl Visitor {
-    /// Visits a program. `step` receives each step's name.
-    ///
-    /// # Errors
-    /// If a setting cannot be changed, or a directory cannot be made.
-    pub(super) fn visit(
-        &self,
-        bank: &Bank,
-        program: &Program,
-        signals: &Watch,
-        step: &mut dyn FnMut(&'static str),
-    ) -> Result<Ended, Error> {
-        let dir = tempfile::tempdir().map_err(Error::system("making a directory"))?;
-        let here = dir.path().join("run");
-        std::fs::create_dir(&here).map_err(Error::system("making a directory"))?;
-        step("making its input");
-        if let Err(why) = bank.prepare(program, &here) {
-            return Ok(unless_stopped(signals, why));
-        }
-        let text = format!("exec <&- >/dev/null 2>&1; {}", program.run);
-        let command: Vec<OsString> =
-            ["sh", "-c", &format!("cd \"$0\" && {{ {text}\n}}")].map(OsString::from).into();
-        let command: Vec<OsString> = command.into_iter().chain([here.into()]).collect();
-        step("recording");
-        let trace = dir.path().join("program.folio");
-        if let Err(why) = record(&command, &trace)? {
-            return Ok(unless_stopped(signals, why));
-        }
-        if signals.is_stopped() {
-            return Ok(Ended::Stopped);
-        }
-        step("predicting");
-        let estimates = match self.trial.estimates(&trace, &mut |_| {}) {
-            Ok(estimates) => estimates,
-            Err(error) => return Ok(unless_stopped(signals, error.to_string())),
-        };
-        // The plain runs need its space in the page cache more than we need the trace.
-        let _ = std::fs::remove_file(&trace);
-        step("measuring");
-        let started = || {
-            let mut started = Command::new(&command[0]);
-            started.args(&command[1..]).stdout(Stdio::null()).stderr(Stdio::null());
-            started
-        };
-        Ok(match self.trial.measure(&started, &estimates, signals)? {
-            Measured::Compared(compared) => Ended::Measured(visit_of(compared)),
-            Measured::Stopped => Ended::Stopped,
-            Measured::Unfit(why) => Ended::Unfit(why),
-        })
+/// Visits a program. `step` receives each step's name.
+///
+/// # Errors
+/// If a setting cannot be changed, or a directory cannot be made.
+pub(super) fn visit(
+    trial: &Trial,
+    (bank, program): (&Bank, &Program),
+    signals: &Watch,
+    step: &mut dyn FnMut(&'static str),
+) -> Result<Measured, Error> {
+    let dir = tempfile::tempdir().map_err(Error::system("making a directory"))?;
+    let here = dir.path().join("run");
+    std::fs::create_dir(&here).map_err(Error::system("making a directory"))?;
+    step("making its input");
+    if let Err(why) = bank.prepare(program, &here) {
+        return Ok(unless_stopped(signals, why));
     }
-}
-
-fn visit_of(compared: Compared) -> Visit {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let Compared { run_ns, nr_rounds, settings, .. } = compared;
-    Visit {
-        time: now.map_or(0, |now| now.as_secs()),
-        kernel: running::release(),
-        nr_rounds,
-        run_ns,
-        settings,
+    let text = format!("exec <&- >/dev/null 2>&1; {}", program.run);
+    let command: Vec<OsString> =
+        ["sh", "-c", &format!("cd \"$0\" && {{ {text}\n}}")].map(OsString::from).into();
+    let command: Vec<OsString> = command.into_iter().chain([here.into()]).collect();
+    step("recording");
+    let trace = dir.path().join("program.folio");
+    if let Err(why) = record(&command, &trace)? {
+        return Ok(unless_stopped(signals, why));
     }
+    if signals.is_stopped() {
+        return Ok(Measured::Stopped);
+    }
+    step("predicting");
+    let estimates = match trial.estimates(&trace, &mut |_| {}) {
+        Ok(estimates) => estimates,
+        Err(error) => return Ok(unless_stopped(signals, error.to_string())),
+    };
+    // The plain runs need its space in the page cache more than we need the trace.
+    let _ = std::fs::remove_file(&trace);
+    step("measuring");
+    trial.measure(&command, &estimates, signals)
 }
 
-fn unless_stopped(signals: &Watch, why: String) -> Ended {
-    if signals.is_stopped() { Ended::Stopped } else { Ended::Unfit(why) }
+fn unless_stopped(signals: &Watch, why: String) -> Measured {
+    if signals.is_stopped() { Measured::Stopped } else { Measured::Unfit(why) }
 }
 
 /// Records a command; the inner error says why this one cannot be recorded.
