@@ -4,6 +4,7 @@
 //! ```text
 //!   walks of a kind   (walks x walk, walk_pmd + lines x walk_l2, walk_llc, walk_memory) x share of the kind
 //!   overlapping       walks x walk_overlapped, if the machine has it
+//!   fetches           plus walks x fetch_miss, if the machine has it
 //! ```
 
 use super::price::{float, whole_ns};
@@ -13,6 +14,7 @@ use crate::machine::Quantity;
 use crate::tlb::{KindCounters, Lines};
 
 const FETCH: &str = "walk_fetch";
+const FETCH_MISS: &str = "fetch_miss";
 
 impl Sum<'_> {
     /// Adds level-2 hits. Those of fetches, and of data whose address was just loaded, delay the
@@ -69,6 +71,11 @@ impl Sum<'_> {
                 None => Part { ns: Some(1.0), bounds: Some(Interval::exact(1.0)) },
             };
             self.push(Cause::Walk, name, (kind.walks, of), latency.by(share));
+            if name == FETCH && costs.fetch_miss.is_some() {
+                let stalled = self.part(FETCH_MISS, costs.fetch_miss.as_ref(), kind.walks);
+                let of = "fetches that need a walk";
+                self.push(Cause::Walk, FETCH_MISS, (kind.walks, of), stalled);
+            }
         }
     }
 

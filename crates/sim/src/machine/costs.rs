@@ -209,6 +209,9 @@ pub struct Costs {
     /// The program's waiting time for an instruction fetch's walk. It is longer than the walk if
     /// the CPU first walks for a mispredicted address.
     pub walk_fetch: Option<Quantity>,
+    /// The program's waiting time for an instruction fetch that needs a walk, besides the walk. If
+    /// absent, `walk_fetch` includes it.
+    pub fetch_miss: Option<Quantity>,
     /// Page fault without clearing, copying or IO: entry, handler, return.
     pub fault: Option<Quantity>,
     /// Looking up the cached pages around a fault, regardless of their number. If absent, `fault`
@@ -334,6 +337,7 @@ quantities! {
     walk_overlapped: Time,
     walk_alone: Share,
     walk_fetch: Share,
+    fetch_miss: Time,
     fault: Time,
     fault_around: Time,
     folio_alloc: Time,

@@ -113,18 +113,36 @@ pub(super) fn set(
     };
     costs.walk_beside = of(&shares.overlapped, "for loads from lists", &stand_in.walk_beside);
     let limits = Unit::Ns.limits();
-    costs.walk_overlapped =
-        shares.overlapped_ns.as_ref().filter(|ns| limits.contains(&ns.median)).map(|ns| {
-            let how = "extra time of a load from a list if each line is on its own page";
-            measured(&Figure { ns: *ns, how: how.to_owned() })
-        });
+    let time = |ns: &Option<Spread>, how: &str| {
+        let ns = ns.filter(|ns| limits.contains(&ns.median))?;
+        Some(measured(&Figure { ns, how: how.to_owned() }))
+    };
+    let how = "extra time of a load from a list if each line is on its own page";
+    costs.walk_overlapped = time(&shares.overlapped_ns, how);
     let apart = "for loads with 256 instructions between them";
     costs.walk_alone = of(&shares.alone, apart, &stand_in.walk_alone);
-    costs.walk_fetch = of(&shares.fetch, "for calls to stubs", &stand_in.walk_fetch);
+    let how = "extra time of a call to a stub if each is on its own page, less that of a dependent \
+               load";
+    costs.fetch_miss = time(&shares.fetch_miss_ns, how);
+    costs.walk_fetch = match costs.fetch_miss {
+        Some(_) => Some(whole_walk()),
+        None => stand_in.walk_fetch.as_ref().map(assumed),
+    };
     costs.walk =
         fixed(costs, calibration, Pages::Base, tlb).or_else(|| stand_in.walk.as_ref().map(assumed));
     // If 2M folios have their own entries, few walks end at a PMD entry.
     costs.walk_pmd = if is_splintered { fixed(costs, calibration, Pages::Pmd, tlb) } else { None };
+}
+
+/// What `fetch_miss` assumes: it is the time beyond a whole walk.
+fn whole_walk() -> Quantity {
+    Quantity {
+        value: 1.0,
+        unit: Unit::Share,
+        source: "a fetch waits for the whole walk; fetch_miss is the rest".to_owned(),
+        assumed: false,
+        range: None,
+    }
 }
 
 fn share(spread: &Spread, what: &str) -> Quantity {
