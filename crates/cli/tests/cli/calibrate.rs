@@ -132,12 +132,12 @@ fn earlier_programs(cpu: &str) -> String {
     let exact = |percent: f64| json!({"low": percent, "mid": percent, "high": percent});
     let pair = json!({"predicted": exact(-5.0), "measured": exact(-6.0)});
     let visit = json!({
-        "time": 0, "kernel": "6.18", "nr_rounds": 9, "run_ns": 1e9,
+        "version": RESULTS_VERSION, "time": 0, "kernel": "6.18", "nr_rounds": 9, "run_ns": 1e9,
         "settings": [{"setting": "thp.64K=always", "user": pair, "system": pair, "total": pair}],
     });
     let programs: serde_json::Map<_, _> =
         (0..20).map(|nr| (format!("program{nr}"), json!([visit]))).collect();
-    json!({"version": RESULTS_VERSION, "cpu": cpu, "programs": programs}).to_string()
+    json!({"cpu": cpu, "programs": programs}).to_string()
 }
 
 /// A machine file of this test, with `more` at its end, and twenty earlier programs.

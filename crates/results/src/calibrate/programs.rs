@@ -92,7 +92,7 @@ impl ProgramsRequest {
         let signals = Watch::start().map_err(|error| Error::request(error.to_string()))?;
         let start = Instant::now();
         let mut programs = std::mem::take(&mut self.programs);
-        programs.sort_by_key(|program| self.store.programs.get(&program.name).map_or(0, Vec::len));
+        programs.sort_by_key(|program| self.store.nr_current_visits(&program.name));
         let path = Store::path_of(&self.machine_path);
         let of = programs.len();
         for (nr, program) in programs.iter().enumerate() {

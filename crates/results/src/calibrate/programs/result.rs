@@ -85,18 +85,18 @@ impl ProgramsResult {
         request: &ProgramsRequest,
         elapsed: Duration,
     ) -> Self {
-        let visits = &request.store.programs;
-        let nr_visits = visits.values().map(Vec::len).sum();
+        let visits = request.store.current();
+        let nr_visits = visits.values().map(|visits| visits.len()).sum();
         let machine = request.trial.machine();
         let mut rows = Vec::new();
-        for (name, program) in visits {
+        for (&name, &program) in &visits {
             let class = request.bank.class(name);
             for kind in KINDS {
-                let error = quantile(visits, Some(name), &kind);
+                let error = quantile(&visits, Some(name), &kind);
                 rows.extend(pairs(program, &kind).into_iter().map(|(setting, pair)| {
                     let bounds = error.map(|error| bounds(pair.predicted, error));
                     Row {
-                        program: name.clone(),
+                        program: name.to_owned(),
                         class: class.to_owned(),
                         setting,
                         time: kind.name,
@@ -114,7 +114,7 @@ impl ProgramsResult {
             visits.len(),
             running::release()
         );
-        let of = |kind| quantile(visits, None, kind);
+        let of = |kind| quantile(&visits, None, kind);
         let errors = of(&TOTAL).zip(of(&USER)).zip(of(&SYSTEM));
         let errors = errors.map(|((total, user), system)| TimeErrors {
             total: digits(total),
@@ -127,6 +127,13 @@ impl ProgramsResult {
             source,
         });
         let mut notes = request.notes.clone();
+        let nr_old = request.store.programs.len() - visits.len();
+        if nr_old > 0 {
+            notes.push(format!(
+                "{nr_old} programs have predictions of another version only, and are left out until \
+                 their next visit"
+            ));
+        }
         if errors.is_none() {
             notes.push(format!(
                 "{} programs are too few to say how far nine of ten predictions are off; the \
@@ -157,12 +164,8 @@ fn digits(value: f64) -> f64 {
 
 /// Returns the error that holds for a program that is not among `visits`, or not among those other
 /// than `left_out`.
-fn quantile(
-    visits: &BTreeMap<String, Vec<Visit>>,
-    left_out: Option<&str>,
-    kind: &Kind,
-) -> Option<f64> {
-    let others = visits.iter().filter(|(name, _)| left_out != Some(name.as_str()));
+fn quantile(visits: &BTreeMap<&str, &[Visit]>, left_out: Option<&str>, kind: &Kind) -> Option<f64> {
+    let others = visits.iter().filter(|(name, _)| left_out != Some(**name));
     let errors: Vec<f64> = others.filter_map(|(_, visits)| error(visits, kind)).collect();
     TimeErrors::quantile(&errors)
 }
@@ -395,6 +398,8 @@ impl Forms for ProgramsResult {
 
 #[cfg(test)]
 mod tests {
+    use largefolio_sim::replay::RESULTS_VERSION;
+
     use super::*;
 
     fn visit(predicted: f64, measured: f64) -> Visit {
@@ -407,6 +412,7 @@ mod tests {
             total: pair,
         };
         Visit {
+            version: RESULTS_VERSION,
             time: 0,
             kernel: "6.18".to_owned(),
             nr_rounds: 9,
@@ -418,9 +424,11 @@ mod tests {
     #[test]
     fn a_program_is_judged_by_the_others() {
         // Twenty programs that are 1 point off, and one that is 50 off.
-        let mut visits: BTreeMap<String, Vec<Visit>> =
-            (0..20).map(|nr| (format!("p{nr}"), vec![visit(-5.0, -6.0)])).collect();
-        visits.insert("other".to_owned(), vec![visit(-5.0, 45.0)]);
+        let names: Vec<String> = (0..20).map(|nr| format!("p{nr}")).collect();
+        let (near, far) = ([visit(-5.0, -6.0)], [visit(-5.0, 45.0)]);
+        let mut visits: BTreeMap<&str, &[Visit]> =
+            names.iter().map(|name| (name.as_str(), &near[..])).collect();
+        visits.insert("other", &far);
         let of = |left_out| quantile(&visits, left_out, &TOTAL);
         assert_eq!(of(Some("other")), Some(0.5));
         assert_eq!(of(Some("p3")), Some(0.5));
