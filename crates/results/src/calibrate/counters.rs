@@ -25,6 +25,8 @@ use largefolio_owner_word::{IdsExhausted, MmOwnerId, OwnerIds, Owners, Wide};
 
 /// Pages of all folios if each thread has its own: 2 MiB of lines of page counts.
 const NR_PAGES: u32 = 1 << 15;
+/// The same if no cache holds them: 256 MiB of lines.
+const NR_PAGES_COLD: u32 = 1 << 22;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Counter {
@@ -58,6 +60,9 @@ pub struct Call {
     pub nr_threads: u32,
     /// Whether all threads map one folio; otherwise each starts at another of many folios.
     pub is_one_folio: bool,
+    /// Whether all of many folios are mapped before the first is unmapped, so that no cache holds
+    /// their counters.
+    pub is_cold: bool,
     /// Pairs of calls per thread; fewer if they update many pages.
     pub nr_calls: u32,
 }
@@ -193,7 +198,8 @@ impl Call {
     }
 
     fn on<F: Folio + 'static>(self, mms: Vec<MmOwnerId>) -> Loops {
-        let nr_folios = if self.is_one_folio { 1 } else { NR_PAGES >> self.order };
+        let nr_pages = if self.is_cold { NR_PAGES_COLD } else { NR_PAGES };
+        let nr_folios = if self.is_one_folio { 1 } else { nr_pages >> self.order };
         let folios: Vec<F> = (0..nr_folios).map(|_| F::new(self.order)).collect();
         Box::new(move || Ok(self.time(&folios, &mms)))
     }
@@ -201,7 +207,10 @@ impl Call {
     /// Times all threads while they map and unmap pages of each folio in turn, at each position in
     /// turn.
     fn time<F: Folio>(&self, folios: &[F], mms: &[MmOwnerId]) -> Duration {
-        let (together, nr_calls) = (Barrier::new(mms.len()), self.nr_calls.max(1));
+        let together = Barrier::new(mms.len());
+        // All folios in turn, or their counters would stay in a cache.
+        let all = u32::try_from(folios.len()).unwrap_or(u32::MAX);
+        let nr_calls = if self.is_cold { all } else { self.nr_calls.max(1) };
         let last = thread::scope(|scope| {
             let run = |nr: usize| {
                 let (together, mm) = (&together, mms[nr]);
@@ -210,6 +219,12 @@ impl Call {
                 scope.spawn(move || {
                     together.wait();
                     let start = Instant::now();
+                    if self.is_cold {
+                        let turn = turn.take(nr_calls as usize);
+                        turn.clone().for_each(|folio| folio.add(mm, 0, self.nr_pages));
+                        turn.for_each(|folio| folio.remove(mm, 0, self.nr_pages));
+                        return start.elapsed();
+                    }
                     let mut first = 0;
                     for folio in turn.take(nr_calls as usize) {
                         folio.add(mm, first, self.nr_pages);
@@ -236,6 +251,7 @@ pub fn mapcount_costs(nr_rounds: usize) -> MapcountCosts {
         order: 4,
         nr_threads: 1,
         is_one_folio: false,
+        is_cold: false,
         nr_calls: 200_000,
     };
     let loops = [
@@ -272,7 +288,14 @@ mod tests {
     use super::*;
 
     fn call(nr_threads: u32) -> Call {
-        Call { nr_pages: 4, order: 4, nr_threads, is_one_folio: true, nr_calls: 1000 }
+        Call {
+            nr_pages: 4,
+            order: 4,
+            nr_threads,
+            is_one_folio: true,
+            is_cold: false,
+            nr_calls: 1000,
+        }
     }
 
     fn leaves_nothing<F: Folio>() {

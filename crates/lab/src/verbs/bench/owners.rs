@@ -42,6 +42,9 @@ pub(crate) struct OwnersArgs {
     /// Pairs of calls per thread and round; page counts use fewer, depending on the pages per call
     #[arg(long, default_value_t = 200_000, value_parser = within::<u32>(1..=u32::MAX))]
     calls: u32,
+    /// Map all of many folios before the first is unmapped, so that no cache holds their counters
+    #[arg(long)]
+    cold: bool,
     /// Rounds
     #[arg(long, default_value_t = 9, value_parser = within::<u32>(1..=1000))]
     rounds: u32,
@@ -59,11 +62,14 @@ impl Measure for OwnersArgs {
     fn measured(&self) -> Result<Measurements> {
         let mut all = Vec::new();
         for nr_threads in self.threads() {
-            for is_one_folio in [true, false] {
+            let of_folios = if self.cold { &[false][..] } else { &[true, false] };
+            for &is_one_folio in of_folios {
                 for order in ORDERS {
                     for nr_pages in CALLS.into_iter().filter(|nr| *nr <= 1 << order) {
                         let nr_calls = self.calls;
-                        let call = Call { nr_pages, order, nr_threads, is_one_folio, nr_calls };
+                        let is_cold = self.cold;
+                        let call =
+                            Call { nr_pages, order, nr_threads, is_one_folio, is_cold, nr_calls };
                         all.extend(self.row(call)?);
                     }
                 }
@@ -95,7 +101,11 @@ impl OwnersArgs {
         let pairs: Vec<(String, Series)> = names.into_iter().zip(series).collect();
         let unit = "ns for a pair of calls, by pages per call";
         let threads = if call.nr_threads == 1 { "thread" } else { "threads" };
-        let which = if call.is_one_folio { "one folio" } else { "many folios" };
+        let which = match (call.is_one_folio, call.is_cold) {
+            (true, _) => "one folio",
+            (false, false) => "many folios",
+            (false, true) => "cold folios",
+        };
         let (nr_threads, nr_pages) = (call.nr_threads, 1_u32 << call.order);
         let name = format!("{nr_threads} {threads}, {which} of {nr_pages} pages");
         Ok(rows(&name, &call.nr_pages.to_string(), Scale::NsEach(Call::NR_TIMED, unit), &pairs))
