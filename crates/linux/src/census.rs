@@ -8,6 +8,7 @@
 //!   walk     folios along the mappings      process.rs         aligned, unaligned, partial, contpte
 //!   totals   each page once                 folios.rs
 //!   layout   folio positions for pictures   layout.rs          a second pass
+//!   waste    pages of zeroes                 waste.rs           a second pass, on request
 //! ```
 //!
 //! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.
@@ -31,6 +32,7 @@ mod pagemap;
 pub mod process;
 pub mod selection;
 pub mod settings;
+pub mod waste;
 
 pub use crate::proc::{Held, maps, pinned, smaps};
 

@@ -4,7 +4,7 @@
 //! Reading order: `reading` (reading and judging the system), `group` (by file, in order), `view`
 //! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
 //! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
-//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `elf` with `elf_text` and
+//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `waste` (pages of zeroes); `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
 mod board;
@@ -28,6 +28,7 @@ mod summary;
 mod table;
 mod text;
 mod view;
+mod waste;
 
 use crate::ExportError;
 use crate::html::frame::Page;
@@ -49,6 +50,7 @@ pub use require::Requirement;
 pub use show::Show;
 pub use state::State;
 pub use view::MapsResult;
+pub use waste::WasteResult;
 
 /// Maximum number of mappings that are judged for a page: those with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;

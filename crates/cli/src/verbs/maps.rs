@@ -47,6 +47,7 @@ Examples:
   sudo folio maps --file /usr/lib/libLLVM.so --page-cache /var/lib/db
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
   sudo folio maps --name redis-server --require 2M:95%   a health check
+  sudo folio maps --name redis-server --waste   how much of its large folios it never used
   folio maps 4242 --watch=5
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
@@ -106,6 +107,10 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_name = "[KIND:]SIZE:PERCENT", value_parser = str::parse::<Requirement>,
         conflicts_with_all = ["elf", "diff", "watch"])]
     require: Option<Requirement>,
+    /// Show how much memory in large private folios holds only zeroes, and what gives it back. Reads
+    /// up to 1 GiB of that memory, and brings no page in
+    #[arg(long, conflicts_with_all = ["elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache"])]
+    waste: bool,
     /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
@@ -206,6 +211,7 @@ impl VerbArgs for MapsArgs {
                 }
                 Output::Metrics(file)
             }
+            None if self.waste => Output::Waste(form),
             None => Output::Result { form, page },
         };
         let nr_judged = if self.diff.is_empty() { output.nr_judged(show) } else { 0 };

@@ -6,7 +6,8 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::support::{Place, text};
+use crate::schemas;
+use crate::support::{Place, hold_settings, text};
 
 struct Sleeper(Child);
 
@@ -89,6 +90,60 @@ fn reasons_come_with_remedies() {
             assert!(what && has("restart") && remedy["gain_bytes"].as_u64() > Some(0), "{remedy}");
         }
     }
+}
+
+/// Eight 2M blocks with `MADV_HUGEPAGE`; in each, three of 512 pages are written to.
+const SPARSE: &str = "
+import mmap, time
+memory = mmap.mmap(-1, 18 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+for at in range(0, 18 << 20, 2 << 20):
+    for page in (1, 2, 300):
+        memory[at + page * 4096] = 1
+print('ready', flush=True)
+time.sleep(1000)
+";
+
+#[test]
+fn pages_of_zeroes_in_large_folios_are_waste() {
+    if !is_root() {
+        let stderr = Place::new().fails("maps 1 --waste");
+        assert!(stderr.contains("--waste needs") || stderr.contains("does not show"), "{stderr}");
+        return;
+    }
+    let _settings = hold_settings();
+    let enabled = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
+    if !enabled.is_ok_and(|text| !text.contains("[never]")) {
+        largefolio_testkit::skipped!("large folios are turned off");
+        return;
+    }
+    let (place, mut child) = (Place::new(), Command::new("python3"));
+    let mut child = child.args(["-c", SPARSE]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let sparse = Sleeper(child);
+    let args = format!("maps {} --waste", sparse.pid());
+    let json = place.done(&format!("{args} --json"));
+    schemas::check(&format!("{args} --json"), json.as_bytes());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let mappings = json["processes"][0]["mappings"].as_array().unwrap();
+    let huge = 2 << 20;
+    let nr =
+        |mapping: &Value| mapping["sizes"][huge.to_string()]["bytes"].as_u64().unwrap_or(0) / huge;
+    let mapping = mappings.iter().max_by_key(|mapping| nr(mapping)).unwrap();
+    let nr = nr(mapping);
+    assert!(nr >= 1, "no 2M folio was free: {json}");
+    let of = |size: u64| mapping["kept_bytes"][size.to_string()].as_u64().unwrap();
+    assert_eq!(mapping["sizes"][huge.to_string()]["zero_bytes"], nr * (512 - 3) * 4096);
+    assert_eq!(
+        [of(4 << 10), of(64 << 10), of(1 << 20), of(huge)],
+        [nr * 3 * 4096, nr * (128 << 10), nr * huge, nr * huge,]
+    );
+    let shown = place.done(&args);
+    assert!(shown.contains("holds only zeroes") && shown.contains("What gives it back"), "{shown}");
+    assert!(place.done(&format!("{args} --csv")).contains(&format!(",{huge},")), "{shown}");
+    let refused = place.fails(&format!("{args} --watch"));
+    assert!(refused.contains("cannot be used with"), "{refused}");
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use largefolio_linux::watch::Rounds;
 use largefolio_results::maps::{
     JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Requirement, Show,
 };
-use largefolio_results::{Form, Remark};
+use largefolio_results::{Form, Forms as _, Remark};
 
 use super::screen;
 use crate::console::{self, Console};
@@ -30,6 +30,7 @@ pub(crate) enum Output {
         page: Option<PageFile>,
     },
     Metrics(PathBuf),
+    Waste(Form),
 }
 
 impl Output {
@@ -44,7 +45,7 @@ impl Output {
     }
 
     const fn is_text(&self) -> bool {
-        matches!(self, Self::Result { form: Form::Text, .. })
+        matches!(self, Self::Result { form: Form::Text, .. } | Self::Waste(Form::Text))
     }
 }
 
@@ -116,6 +117,13 @@ impl LivePlan {
         match &self.output {
             Output::Metrics(path) => {
                 console.deliver(reading.openmetrics(self.show).as_bytes(), Some(path))
+            }
+            Output::Waste(form) => {
+                let Some(census) = reading.census() else {
+                    bail!("--waste needs processes, such as folio maps 4242 --waste");
+                };
+                let result = self.request.waste(census)?;
+                console.deliver(result.written(*form)?.as_bytes(), None)
             }
             Output::Result { form, page } => {
                 let result = self.render(reading, *form)?;
