@@ -6,6 +6,8 @@
 
 pub mod bootstrap;
 pub mod counters;
+mod events;
+pub mod perf_stat;
 
 use std::time::Duration;
 

@@ -230,6 +230,13 @@ pub struct CauseTime {
     pub terms: Vec<Term>,
 }
 
+impl CauseTime {
+    fn of(terms: Vec<Term>) -> Self {
+        let ns = terms.iter().try_fold(0_u64, |sum, term| Some(sum.saturating_add(term.ns?)));
+        Self { ns, difference_ns: None, terms }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Constant {
     pub value: f64,
@@ -300,6 +307,20 @@ impl Estimate {
             sum.add(cause, events, walks);
         }
         sum.finish(walks)
+    }
+
+    /// Sets the causes and their sums.
+    fn summed(mut self, causes: BTreeMap<Cause, CauseTime>) -> Self {
+        let terms = causes.values().flat_map(|time| &time.terms);
+        self.known_ns = terms.filter_map(|term| term.ns).fold(0, u64::saturating_add);
+        let is_known = causes.values().all(|time| time.ns.is_some());
+        self.total_ns = is_known.then_some(self.known_ns);
+        self.total = bounds::total(&causes, None);
+        self.user = bounds::total(&causes, Some(TimeKind::User));
+        self.system = bounds::total(&causes, Some(TimeKind::System));
+        self.waiting = bounds::total(&causes, Some(TimeKind::Waiting));
+        self.causes = causes;
+        self
     }
 
     pub fn compare(&mut self, reference: &Self) {

@@ -144,12 +144,15 @@ pub struct HardwareCounters {
     /// Instructions retired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instructions: Option<u64>,
-    /// Instruction TLB misses.
+    /// Instruction TLB misses that need a walk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub itlb_misses: Option<u64>,
-    /// Data TLB misses by loads.
+    /// Data TLB misses that need a walk; by loads only, if the CPU's own events are not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dtlb_misses: Option<u64>,
+    /// Cycles with a page walk in progress.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub walk_cycles: Option<u64>,
 }
 
 /// The start of a recording of running processes, and their CPU time and faults since then.

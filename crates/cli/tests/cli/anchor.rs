@@ -142,3 +142,73 @@ fn a_measured_anchor_is_kept_with_the_trace_and_used_from_then_on() {
     assert_eq!((anchor, &anchor["nr_rounds"]), (&file["anchor"], &json!(9)));
     assert_eq!(&predicted(&place, args)["rows"][0]["estimate"]["anchor"], anchor);
 }
+
+/// 1 s of CPU time, a quarter with a walk in progress.
+const PERF_STAT: &str = "
+     4,000,000,000      cycles
+     2,000,000,000      instructions
+            12,000      dtlb_load_misses.walk_completed
+             3,000      dtlb_store_misses.walk_completed
+       700,000,000      dtlb_load_misses.walk_active
+       200,000,000      dtlb_store_misses.walk_active
+       100,000,000      itlb_misses.walk_active
+
+       1.200000000 seconds time elapsed
+       0.900000000 seconds user
+       0.100000000 seconds sys
+";
+
+#[test]
+fn counts_of_perf_stat_give_the_run_time_and_scale_the_walks() {
+    let place = Place::with_trace();
+    fs::write(place.path("stat.txt"), PERF_STAT).unwrap();
+    let args = "predict mix.folio --kernel 6.12,7.2 --machine zen4 --json";
+    let plain = predicted(&place, args);
+    let counted = predicted(&place, &format!("{args} --perf-stat stat.txt"));
+    let estimate = |result: &Value, row: usize| result["rows"][row]["estimate"].clone();
+    let run = &estimate(&counted, 0)["run"];
+    assert_eq!((&run["source"], &run["ns"]["mid"]), (&json!("measured"), &json!(1.2e9)));
+    assert_eq!(counted["trace"]["counted"]["dtlb_misses"]["mid"], 15_000.0);
+    let walks = |result: &Value, row: usize| {
+        estimate(result, row)["causes"]["walk"]["ns"].as_f64().unwrap()
+    };
+    // The first column has the counted time, and the other changes as much as before.
+    assert!((walks(&counted, 0) - 2.5e8).abs() < 5.0, "{}", walks(&counted, 0));
+    let ratio = |result: &Value| walks(result, 1) / walks(result, 0);
+    assert!((ratio(&counted) / ratio(&plain) - 1.0).abs() < 1e-3);
+    for cause in ["fault", "tlb", "clear"] {
+        let of = |result: &Value| estimate(result, 1)["causes"][cause]["ns"].clone();
+        assert_eq!(of(&counted), of(&plain), "{cause}");
+    }
+    let full = place.done(&args.replace("--json", "--full --perf-stat stat.txt"));
+    let words = full.split_whitespace().collect::<Vec<_>>().join(" ");
+    for note in [
+        "250.00 ms with a walk in progress; cycles per instruction 2.00",
+        "from the cycles with a walk in progress in 1 plain run;",
+    ] {
+        assert!(words.contains(note), "{note}: {full}");
+    }
+}
+
+#[test]
+fn output_of_perf_stat_that_cannot_be_used_is_refused_with_the_reason() {
+    let place = Place::with_trace();
+    let args = "predict mix.folio --kernel 6.12 --machine zen4 --perf-stat stat.txt";
+    assert!(place.fails(args).contains("stat.txt"));
+    for (text, why) in [
+        ("Performance counter stats\n", "it has no counts"),
+        ("1 cycles:u\n1 instructions\n", "count in different modes"),
+    ] {
+        fs::write(place.path("stat.txt"), text).unwrap();
+        let stderr = place.fails(args);
+        assert!(stderr.contains(why) && stderr.contains("stat.txt"), "{stderr}");
+    }
+    let part = PERF_STAT.replace("itlb_misses.walk_active", "branches");
+    fs::write(place.path("stat.txt"), part).unwrap();
+    let output = place.run(args);
+    let stderr = text(&output.stderr);
+    assert!(
+        output.status.success() && stderr.contains("also need the events itlb_misses"),
+        "{stderr}"
+    );
+}

@@ -10,6 +10,9 @@ use std::os::fd::FromRawFd as _;
 
 use largefolio_trace::HardwareCounters;
 
+use super::events::{Counts, EVENTS, Event};
+use crate::system::Live;
+
 /// `perf_event_attr` up to its first published size. The kernel takes the rest as zero.
 #[repr(C)]
 #[derive(Default)]
@@ -36,20 +39,11 @@ const EXCLUDE_HV: u64 = 1 << 6;
 const TIMES: u64 = 1 | 1 << 1;
 const CLOSE_ON_EXEC: u64 = 1 << 3;
 
-#[derive(Clone, Copy)]
-struct Event(u32, u64);
-
-const CYCLES: Event = Event(0, 0);
-const INSTRUCTIONS: Event = Event(0, 1);
-const DTLB_MISSES: Event = Event(3, 3 | 1 << 16);
-const ITLB_MISSES: Event = Event(3, 4 | 1 << 16);
-
 struct Counter(File);
 
 impl Counter {
     /// Starts counting. Returns `None` if the event is not available.
-    fn start(event: Event) -> Option<Self> {
-        let Event(kind, config) = event;
+    fn start(kind: u32, config: u64) -> Option<Self> {
         let flags = INHERIT | EXCLUDE_HV;
         let attributes = Attributes {
             kind,
@@ -92,37 +86,34 @@ fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
     u64::try_from(whole.checked_div(running.into())?).ok()
 }
 
-pub struct Counting {
-    cycles: Option<Counter>,
-    instructions: Option<Counter>,
-    itlb_misses: Option<Counter>,
-    dtlb_misses: Option<Counter>,
-}
+/// The counters that add up to each quantity.
+pub struct Counting(Vec<(Counts, Vec<Counter>)>);
 
 impl Counting {
+    /// Starts the counters that the CPU and the system allow. Returns `None` if there are none.
     #[must_use]
     pub fn start() -> Option<Self> {
-        let all = Self {
-            cycles: Counter::start(CYCLES),
-            instructions: Counter::start(INSTRUCTIONS),
-            itlb_misses: Counter::start(ITLB_MISSES),
-            dtlb_misses: Counter::start(DTLB_MISSES),
+        let here = EVENTS.here(&Live);
+        let of = |counts: Counts| {
+            let start = |events: &[Event]| {
+                let mine = events.iter().filter(|event| event.counts == counts);
+                let all: Option<Vec<Counter>> =
+                    mine.map(|event| Counter::start(event.kind, event.config)).collect();
+                all.filter(|all| !all.is_empty())
+            };
+            Some((counts, start(here).or_else(|| start(&EVENTS.generic))?))
         };
-        let Self { cycles, instructions, itlb_misses, dtlb_misses } = &all;
-        let has_any =
-            [cycles, instructions, itlb_misses, dtlb_misses].iter().any(|it| it.is_some());
-        has_any.then_some(all)
+        let all: Vec<_> = Counts::ALL.into_iter().filter_map(of).collect();
+        (!all.is_empty()).then_some(Self(all))
     }
 
     #[must_use]
     pub fn end(self) -> Option<HardwareCounters> {
-        let end = |counter: Option<Counter>| counter.and_then(Counter::end);
-        let counters = HardwareCounters {
-            cycles: end(self.cycles),
-            instructions: end(self.instructions),
-            itlb_misses: end(self.itlb_misses),
-            dtlb_misses: end(self.dtlb_misses),
-        };
+        let mut counters = HardwareCounters::default();
+        for (counts, events) in self.0 {
+            *counts.of(&mut counters) =
+                events.into_iter().try_fold(0_u64, |sum, counter| sum.checked_add(counter.end()?));
+        }
         (counters != HardwareCounters::default()).then_some(counters)
     }
 }
@@ -134,18 +125,18 @@ mod tests {
     use super::*;
 
     /// `PERF_COUNT_SW_PAGE_FAULTS` exists in every kernel, so the test covers the hardware path.
-    const PAGE_FAULTS: Event = Event(1, 2);
+    const PAGE_FAULTS: (u32, u64) = (1, 2);
 
     #[test]
     fn a_counter_holds_what_a_child_did() {
-        let Some(before) = Counter::start(PAGE_FAULTS) else {
+        let Some(before) = Counter::start(PAGE_FAULTS.0, PAGE_FAULTS.1) else {
             largefolio_testkit::skipped!(
                 "perf_event_open is refused here (kernel.perf_event_paranoid)"
             );
             return;
         };
         let idle = before.end().unwrap();
-        let counter = Counter::start(PAGE_FAULTS).unwrap();
+        let counter = Counter::start(PAGE_FAULTS.0, PAGE_FAULTS.1).unwrap();
         assert!(Command::new("/bin/true").status().unwrap().success());
         let nr_faults = counter.end().unwrap();
         assert!(

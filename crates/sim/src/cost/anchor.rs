@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Estimate, TimeKind, bounds, price};
+use super::{Cause, CauseTime, Estimate, Term, TimeKind, price};
 use crate::interval::Interval;
 
 /// Standard deviation of the slopes of programs, assumed. A program whose changes are small keeps a
@@ -52,11 +52,46 @@ pub struct Anchor {
     /// Factor of the modelled user time, with the bounds that hold for nine of ten.
     pub slope: Interval,
     pub nr_rounds: usize,
-    /// The settings whose changes were measured.
+    /// The settings whose changes were measured; none if the CPU counted the walks' cycles.
     pub settings: Vec<String>,
 }
 
 impl Anchor {
+    /// Creates it from the time with a walk in progress that the CPU counted in `nr_runs` runs, and
+    /// the modelled time of the same walks. A program waits for at most all of that time, and for
+    /// at least the share of overlapping walks. `None` without modelled walks.
+    ///
+    /// ```
+    /// use largefolio_sim::cost::Anchor;
+    /// use largefolio_sim::interval::Interval;
+    ///
+    /// let counted = Interval { low: 90.0, mid: 100.0, high: 120.0 };
+    /// let anchor = Anchor::counted("a CPU", (counted, 3), 50.0, 0.1).unwrap();
+    /// assert_eq!((anchor.slope.mid, anchor.slope.high), (2.0, 2.4));
+    /// assert!((anchor.slope.low - 0.18).abs() < 1e-9);
+    /// assert_eq!(Anchor::counted("a CPU", (counted, 3), 0.0, 0.1), None);
+    /// ```
+    #[must_use]
+    pub fn counted(
+        cpu: &str,
+        (walks_ns, nr_runs): (Interval, usize),
+        modelled_ns: f64,
+        least_share: f64,
+    ) -> Option<Self> {
+        if modelled_ns <= 0.0 {
+            return None;
+        }
+        let slope = walks_ns.times(modelled_ns.recip());
+        let slope = Interval { low: slope.low * least_share.clamp(0.0, 1.0), ..slope };
+        Some(Self { cpu: cpu.to_owned(), slope, nr_rounds: nr_runs, settings: Vec::new() })
+    }
+
+    /// Whether it was counted in a plain run, and not measured under several settings.
+    #[must_use]
+    pub const fn is_counted(&self) -> bool {
+        self.settings.is_empty()
+    }
+
     /// Fits the slope to changes from the plain run: least squares, with 1 as one more measurement
     /// that counts more the less the changes say.
     ///
@@ -87,36 +122,30 @@ impl Anchor {
 }
 
 impl Estimate {
-    /// Multiplies the user time by a program's slope, whose error replaces that of the costs.
+    /// Multiplies the user time by a program's slope, whose error replaces that of the costs. A
+    /// counted slope is of walks only.
     #[must_use]
     pub fn anchored(mut self, anchor: Option<&Anchor>) -> Self {
         let Some(anchor) = anchor else { return self };
-        let Interval { low, mid, high } = anchor.slope;
-        for (&cause, time) in &mut self.causes {
-            let mut is_changed = false;
-            for term in &mut time.terms {
-                if TimeKind::of(cause, term) != TimeKind::User {
-                    continue;
-                }
-                is_changed = true;
-                let times = |factor: f64| term.ns.map_or(0.0, |ns| price::float(ns) * factor);
-                term.bounds = term.bounds.map(|bounds| match term.ns {
-                    Some(_) => Interval { low: times(low), mid: times(mid), high: times(high) },
-                    None => bounds,
-                });
-                term.is_anchored = term.ns.is_some();
-                term.ns = term.ns.map(|_| price::whole_ns(times(mid)));
-            }
-            if is_changed {
-                time.ns = time.terms.iter().map(|term| term.ns).sum();
-            }
-        }
+        let is_meant = |cause: Cause, term: &Term| {
+            let is_user = TimeKind::of(cause, term) == TimeKind::User;
+            is_user && (cause == Cause::Walk || !anchor.is_counted())
+        };
+        let causes = std::mem::take(&mut self.causes).into_iter().map(|(cause, time)| {
+            let terms = time.terms.into_iter();
+            let terms = terms
+                .map(|term| if is_meant(cause, &term) { scaled(term, anchor.slope) } else { term });
+            (cause, CauseTime::of(terms.collect()))
+        });
+        let causes = causes.collect();
         self.anchor = Some(anchor.clone());
-        self.known_ns =
-            self.causes.values().flat_map(|time| &time.terms).filter_map(|term| term.ns).sum();
-        self.total_ns = self.total_ns.map(|_| self.known_ns);
-        self.total = bounds::total(&self.causes, None);
-        self.user = bounds::total(&self.causes, Some(TimeKind::User));
-        self
+        self.summed(causes)
     }
+}
+
+fn scaled(term: Term, slope: Interval) -> Term {
+    let Some(ns) = term.ns else { return term };
+    let whole = slope.times(price::float(ns));
+    let bounds = term.bounds.map(|_| whole);
+    Term { ns: Some(price::whole_ns(whole.mid)), bounds, is_anchored: true, ..term }
 }

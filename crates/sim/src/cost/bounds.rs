@@ -137,7 +137,7 @@ impl Estimate {
     #[must_use]
     pub fn widened(&self, change: Interval, floor: f64, kind: Option<TimeKind>) -> Interval {
         let Some(errors) = &self.errors else { return change };
-        let is_anchored = self.anchor.is_some();
+        let is_anchored = self.anchor.as_ref().is_some_and(|anchor| !anchor.is_counted());
         let error = match kind {
             None | Some(TimeKind::Waiting) => {
                 errors.anchored_total.filter(|_| is_anchored).unwrap_or(errors.total)

@@ -8,10 +8,7 @@ use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
 use super::bounds;
 use super::price::{float, ns_each, ns_of, quantity};
-use super::{
-    BaseTime, Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, TimeKind,
-    Walks,
-};
+use super::{Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks};
 
 #[derive(Clone, Copy)]
 struct Counted<'a> {
@@ -277,36 +274,17 @@ impl<'a> Sum<'a> {
     }
 
     pub(super) fn finish(self, walks: Walks) -> Estimate {
-        let terms = self.terms.values().flatten();
-        let known_ns = terms.filter_map(|term| term.ns).fold(0, u64::saturating_add);
         let causes: BTreeMap<Cause, CauseTime> =
-            self.terms.into_iter().map(|(cause, terms)| (cause, time_of(terms))).collect();
-        let is_known = causes.values().all(|time| time.ns.is_some());
-        let total_ns = is_known.then_some(known_ns);
+            self.terms.into_iter().map(|(cause, terms)| (cause, CauseTime::of(terms))).collect();
         Estimate {
             walks,
-            total_ns,
-            known_ns,
-            difference_ns: None,
-            total: bounds::total(&causes, None),
-            user: bounds::total(&causes, Some(TimeKind::User)),
-            system: bounds::total(&causes, Some(TimeKind::System)),
-            waiting: bounds::total(&causes, Some(TimeKind::Waiting)),
-            causes,
             not_known: self.not_known,
             constants: self.constants,
             stand_ins: self.stand_ins,
-            run: BaseTime::default(),
-            run_change: None,
-            errors: None,
-            anchor: None,
+            ..Estimate::default()
         }
+        .summed(causes)
     }
-}
-
-fn time_of(terms: Vec<Term>) -> CauseTime {
-    let ns = terms.iter().try_fold(0_u64, |sum, term| Some(sum.saturating_add(term.ns?)));
-    CauseTime { ns, difference_ns: None, terms }
 }
 
 /// Returns the rate of the largest size up to the unit; `None` outside the sizes with a rate.

@@ -48,7 +48,7 @@ const COLUMN_ORDERS: usize = 7;
 const LIST_LIMITS: [(usize, u64); 4] =
     [(SCHEMA, 4096), (ROW_GROUPS, NR_GROUPS_MAX as u64), (KEY_VALUES, 256), (COLUMN_ORDERS, 4096)];
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Footer {
     pub(super) meta: Meta,
     pub(super) parquet: ParquetMetaData,

@@ -16,7 +16,7 @@ use super::error::{TraceError, guarded};
 use super::footer::{self, Footer, MAGIC};
 use super::source::Source;
 use crate::disk::open_regular;
-use crate::meta::Meta;
+use crate::meta::{Meta, PlainRun};
 
 /// An open trace. Clones share the file.
 #[derive(Clone, Debug)]
@@ -66,6 +66,13 @@ impl OpenTrace {
     ) -> Result<Option<String>, TraceError> {
         let digest = digest_of(self.source.stream(), is_stopped);
         digest.map_err(|error| TraceError::io(self.path(), "read", error))
+    }
+
+    /// Replaces the plain runs in memory: they come from another tool, on the CPU `machine`.
+    pub fn set_runs(&mut self, runs: Vec<PlainRun>, machine: &str) {
+        let meta = &mut Arc::make_mut(&mut self.footer).meta;
+        meta.runs = runs;
+        machine.clone_into(&mut meta.machine);
     }
 
     /// Returns the footer.
