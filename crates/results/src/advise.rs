@@ -53,6 +53,8 @@ pub struct Question {
     pub memory_percent_max: f64,
     pub cache: CacheState,
     pub memory_bytes: u64,
+    /// A memory limit (`memory.max`) that the program must run in.
+    pub limit_bytes: Option<u64>,
     /// Whether the search may end early: it then replays a few candidates at a time.
     pub may_end: bool,
     /// The program with its arguments, if it differs from the recorded one.
@@ -108,6 +110,9 @@ pub struct Advice {
     pub program: Vec<String>,
     pub kernel: String,
     pub machine: String,
+    /// The memory limit that the program must run in; absent if none was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
     #[serde(skip)]
     pub goal: Goal,
     pub choices: Vec<Choice>,
@@ -150,6 +155,7 @@ impl Question {
             anchor: anchor.as_ref().filter(|anchor| machine.cpu.as_ref() == Some(&anchor.cpu)),
             cache: self.cache,
             memory_bytes: self.memory_bytes,
+            limit_bytes: self.limit_bytes,
             may_end: self.may_end,
             choices: &choices,
             texts: &texts,
@@ -183,6 +189,7 @@ impl Question {
             program,
             kernel: kernel.name.clone(),
             machine: machine.name.clone(),
+            limit_bytes: self.limit_bytes,
             goal: self.goal,
             choices,
             left_out,
@@ -196,10 +203,15 @@ impl Question {
     /// Returns the candidate that certainly helps most. Among those that help almost as much, it
     /// prefers the simplest, then the one that changes least of the system.
     fn best(&self, candidates: &[Candidate], choices: &[Choice]) -> Option<usize> {
+        if candidates.first().is_some_and(|plain| plain.fits == Some(false)) {
+            return least_change(candidates, choices);
+        }
         let gain =
             |one: &Candidate| self.change(one, candidates).filter(|it| self.goal.is_less(*it));
         let allowed = |one: &&(usize, &Candidate)| {
-            one.1.memory_percent <= self.memory_percent_max && gain(one.1).is_some()
+            one.1.memory_percent <= self.memory_percent_max
+                && one.1.fits != Some(false)
+                && gain(one.1).is_some()
         };
         let all: Vec<(usize, &Candidate)> = candidates.iter().enumerate().collect();
         let fitting: Vec<_> = all.iter().filter(allowed).collect();
@@ -224,6 +236,20 @@ impl Question {
             }
         }
     }
+}
+
+/// Returns the candidate that fits with the fewest changes, the fastest of several.
+fn least_change(candidates: &[Candidate], choices: &[Choice]) -> Option<usize> {
+    let fitting = candidates.iter().enumerate().filter(|(_, one)| one.fits == Some(true));
+    let rank = |one: &Candidate| {
+        let is_system = |&&nr: &&usize| choices[nr].scope == Scope::System;
+        (one.choices.iter().filter(is_system).count(), one.choices.len())
+    };
+    let time = |one: &Candidate| one.time.map_or(f64::INFINITY, |time| time.mid);
+    let best = fitting.min_by(|(_, one), (_, other)| {
+        rank(one).cmp(&rank(other)).then(time(one).total_cmp(&time(other)))
+    });
+    best.map(|(nr, _)| nr)
 }
 
 impl Advice {

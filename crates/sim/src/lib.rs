@@ -5,6 +5,7 @@ pub mod bench;
 pub mod cost;
 pub mod datafile;
 pub mod explain;
+pub mod fit;
 pub mod gaps;
 pub mod interval;
 pub mod kernel;

@@ -41,10 +41,11 @@ pub use cell::Cell;
 pub use error::CellError;
 pub use fitting::{Fitting, Sharing, replay_fitting};
 pub use hardware::clock;
-pub use observers::{detail, programs, requested, sizes, statistics, timeline};
+pub use observers::{detail, programs, regions, requested, sizes, statistics, timeline};
 pub use outcome::{Hugetlb, Outcome};
 pub use program::images::Images;
 pub use program::linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
+pub use request::allocator::Allocator;
 pub use request::annotate::{Annotation, AnnotationError};
 pub use request::budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
 pub use request::cgroup;
@@ -54,7 +55,7 @@ pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
-pub const RESULTS_VERSION: u32 = 12;
+pub const RESULTS_VERSION: u32 = 13;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {

@@ -83,7 +83,7 @@ impl Comparison {
     /// An invalid mix.
     pub fn spec(&self, mix: &Mix) -> Result<CellSpec, KernelError> {
         let kernel = self.kernel(mix)?;
-        Ok(CellSpec { kernel, detail_runs_max: 0, ..self.before.clone() })
+        Ok(CellSpec { kernel, detail_runs_max: 0, has_regions: false, ..self.before.clone() })
     }
 
     #[must_use]

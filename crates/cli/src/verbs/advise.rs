@@ -66,6 +66,9 @@ pub(crate) struct AdviseArgs {
     /// Start with an empty page cache [default: the page cache left behind by an earlier run]
     #[arg(long)]
     cold: bool,
+    /// Memory limit (memory.max, without swap) in which the program must run: advise only what fits
+    #[arg(long, value_name = "SIZE", value_parser = size::limit)]
+    limit: Option<u64>,
     /// Physical memory
     #[arg(long, value_name = "SIZE", default_value = "16G", value_parser = size::memory)]
     memory: u64,
@@ -284,6 +287,7 @@ impl AdvisePlan {
             memory_percent_max: args.memory_growth,
             cache: if args.cold { CacheState::Cold } else { CacheState::Warm },
             memory_bytes: args.memory,
+            limit_bytes: args.limit,
             may_end: args.within.is_some(),
             lasting: Lasting { is_lasting: args.action.persist, unit: args.unit.clone() },
             program: args.command.iter().map(|word| word.to_string_lossy().into_owned()).collect(),

@@ -2,6 +2,7 @@
 
 mod form;
 mod list;
+mod perf_stat;
 pub(super) mod replay;
 mod sweep;
 
@@ -24,7 +25,7 @@ use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
-    self as sim, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
+    self as sim, Allocator, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
 };
 use largefolio_sim::size;
 use largefolio_trace::OpenTrace;
@@ -188,6 +189,11 @@ struct ProgramArgs {
     /// as recorded]
     #[arg(long, value_name = "[FILE=]SIZE,..", value_parser = str::parse::<LinkedChoices>)]
     linked: Vec<LinkedChoices>,
+    /// As if the allocator advised huge pages: for the memory of glibc's malloc (`malloc`:
+    /// glibc.malloc.hugetlb=1, the default of glibc 2.43 on arm64), or for all private mappings of 2M
+    /// or more (`mappings`: jemalloc with thp:always, mimalloc)
+    #[arg(long, value_name = "malloc|mappings", conflicts_with = "sweep", value_parser = str::parse::<Allocator>)]
+    advise: Option<Allocator>,
     /// Run the trace's threads on N CPUs [default: the machine's number of CPUs]
     #[arg(long, value_name = "N",
         value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
@@ -203,11 +209,16 @@ struct ProgramArgs {
     /// time that `folio record --runs` measured on this machine's CPU, else an estimate]
     #[arg(long, value_name = "TIME", value_parser = run_time)]
     runtime: Option<f64>,
+    /// Output of `perf stat` for this program (text, -x or -j), on a machine with the CPU of the
+    /// first --machine. Its time, cycles, TLB misses and cycles of page walks replace those of
+    /// `folio record --runs`; one file per run
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["sweep", "anchor"])]
+    perf_stat: Vec<PathBuf>,
     /// Estimate for a virtual machine: page walks go through two page tables
     #[arg(long)]
     nested: bool,
     /// First measure how long this program waits for page walks: run the trace's command here, 9
-    /// times under each of four settings of large folios, without input and output. Keep the result
+    /// times under each of up to four settings of large folios, without input and output. Keep the result
     /// with the trace, as TRACE.anchor.json; every later prediction for this CPU uses it
     #[arg(long, conflicts_with = "sweep")]
     anchor: bool,
@@ -238,6 +249,13 @@ struct OutputArgs {
         require_equals = true,
         conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
     why: Option<Vec<String>>,
+    /// Also show where the page walks are: the blocks of addresses with the most
+    #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
+    has_regions: bool,
+    /// Find the smallest memory limit (memory.max, without swap) in which the program runs, and what
+    /// smaller limits cost in time
+    #[arg(long, conflicts_with_all = ["sweep", "why", "cgroup", "report", "csv", "parquet", "time"])]
+    fit: bool,
     #[command(flatten)]
     depth: DepthArgs,
     #[command(flatten)]
@@ -378,7 +396,9 @@ impl VerbArgs for PredictArgs {
         if self.output.why.is_some() {
             explain::check(&request)?;
         }
-        let (trace, anchor) = self.open(trace, &request, &mut specs)?;
+        let runs = perf_stat::read(&self.program.perf_stat)?;
+        let (mut trace, anchor) = self.open(trace, &request, &mut specs)?;
+        perf_stat::give(runs, &mut trace, &mut specs)?;
         Ok(PredictPlan::Replay(Box::new(ReplayPlan {
             trace,
             specs,
@@ -390,6 +410,7 @@ impl VerbArgs for PredictArgs {
             run_time_ns: self.program.runtime,
             within: self.limits.within,
             why: self.output.why.clone(),
+            has_fit: self.output.fit,
             output: self.output.output.clone(),
             report: self.output.report.clone(),
             command_line,
@@ -415,6 +436,9 @@ impl PredictArgs {
         // Each pass verifies the checksum; the first one starts now.
         let trace = OpenTrace::open(path)?;
         request.check_trace(trace.meta())?;
+        if self.output.has_regions && trace.meta().faults_only {
+            bail!("--where: this recording has page faults only, and no page walks");
+        }
         self.check_outputs(trace.path())?;
         if self.program.anchor {
             let anchor = AnchorRequest::new(&trace, specs)?;
@@ -450,12 +474,14 @@ impl PredictArgs {
             aged_rounds: self.memory.aged,
             filesystem: self.program.filesystem.clone(),
             annotations: self.program.annotate.clone(),
+            allocator: self.program.advise,
             linked: self.program.linked.clone(),
             cache: if self.memory.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.program.reference_ns,
             nr_cpus: self.program.cpus,
             walks: if self.program.nested { Walks::Nested } else { walks },
             detail: if self.output.report.is_some() { Detail::Drawn } else { Detail::None },
+            has_regions: self.output.has_regions,
             max_work: self.limits.max_work,
             ..sim::ReplayRequest::new(kernels, machines)
         })

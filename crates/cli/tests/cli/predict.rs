@@ -327,6 +327,7 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
             let prefix = prefix.iter().find(|prefix| rest.starts_with(*prefix)).unwrap();
             format!("/statistics/{prefix}/{}_bytes", &rest[prefix.len() + 1..])
         }
+        ("page", "table_bytes") => "/page_table_bytes".to_owned(),
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),
         ("reads", "") => "/reads/bytes".to_owned(),
         ("reads", "used") => "/reads/used_bytes".to_owned(),

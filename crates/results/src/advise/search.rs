@@ -13,11 +13,12 @@ use std::ops::ControlFlow;
 
 use crate::predict::Goal;
 use largefolio_sim::cost::{Anchor, Walks};
+use largefolio_sim::fit;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{
-    CacheState, CellSpec, Fitting, Outcome, RowsDone, Sharing, replay_fitting,
+    CacheState, CellSpec, Cgroup, Fitting, Outcome, RowsDone, Sharing, replay_fitting,
 };
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
@@ -37,6 +38,9 @@ pub struct Candidate {
     pub memory_bytes: u64,
     pub memory_percent: f64,
     pub faults: u64,
+    /// Whether the program runs to its end within the memory limit; absent without a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fits: Option<bool>,
     /// Whether no other candidate is at least as good in time (or faults, if they are the goal) and
     /// in memory, and better in one.
     pub is_frontier: bool,
@@ -61,6 +65,7 @@ pub(super) struct Search<'a> {
     pub(super) anchor: Option<&'a Anchor>,
     pub(super) cache: CacheState,
     pub(super) memory_bytes: u64,
+    pub(super) limit_bytes: Option<u64>,
     pub(super) may_end: bool,
     pub(super) choices: &'a [Choice],
     pub(super) texts: &'a [String],
@@ -102,11 +107,43 @@ impl Search<'_> {
             is_cut = second.is_cut();
             outcomes.extend(outcomes_by_set(&more, second));
         }
-        let all = outcomes.into_iter();
-        let mut candidates: Vec<Candidate> =
-            all.map(|(choices, row)| candidate(choices, &row, &plain)).collect();
+        let fits = match self.limit_bytes {
+            Some(limit) if !is_cut => {
+                let fitting = self.within((limit, &outcomes), &mut done, &mut nr_all, progress)?;
+                is_cut = fitting.is_none();
+                fitting
+            }
+            _ => None,
+        };
+        let all = outcomes.into_iter().enumerate();
+        let mut candidates: Vec<Candidate> = all
+            .map(|(nr, (choices, row))| Candidate {
+                fits: fits.as_ref().map(|fits| fits[nr]),
+                ..candidate(choices, &row, &plain)
+            })
+            .collect();
         mark_frontier(&mut candidates, goal);
         Ok(SearchResult { candidates, unchanged: plain, is_cut })
+    }
+
+    /// Returns which candidates run to their end within the limit; `None` if time ran out first.
+    fn within(
+        &self,
+        (limit, outcomes): (u64, &[(Vec<usize>, Outcome)]),
+        done: &mut RowsDone,
+        nr_all: &mut u64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<Vec<bool>>, Error> {
+        let mut specs = Vec::new();
+        for (set, row) in outcomes {
+            let bytes = limit.saturating_sub(fit::kernel_bytes(row)).max(row.page_bytes);
+            specs.push(CellSpec { cgroups: vec![Cgroup::for_all(bytes)], ..self.spec(set)? });
+        }
+        let found = self.replay_specs(&specs, done, nr_all, progress)?;
+        if found.is_cut() {
+            return Ok(None);
+        }
+        Ok(Some((0..specs.len()).map(|nr| !found.unfit.contains(&nr)).collect()))
     }
 
     fn replay(
@@ -117,10 +154,20 @@ impl Search<'_> {
         progress: &mut Progress<'_>,
     ) -> Result<Fitting, Error> {
         let specs = sets.iter().map(|set| self.spec(set)).collect::<Result<Vec<_>, _>>()?;
+        self.replay_specs(&specs, done, nr_all, progress)
+    }
+
+    fn replay_specs(
+        &self,
+        specs: &[CellSpec],
+        done: &mut RowsDone,
+        nr_all: &mut u64,
+        progress: &mut Progress<'_>,
+    ) -> Result<Fitting, Error> {
         let sharing = if self.may_end { Sharing::Few } else { Sharing::All };
-        *nr_all = nr_all.saturating_add(sharing.nr_rows(self.trace, &specs));
+        *nr_all = nr_all.saturating_add(sharing.nr_rows(self.trace, specs));
         let mut on_progress = |nr_done| progress(nr_done, *nr_all);
-        Ok(replay_fitting(self.trace, &specs, sharing, done, &mut on_progress)?)
+        Ok(replay_fitting(self.trace, specs, sharing, done, &mut on_progress)?)
     }
 
     fn spec(&self, set: &[usize]) -> Result<CellSpec, Error> {
@@ -199,6 +246,7 @@ fn candidate(choices: Vec<usize>, row: &Outcome, plain: &Outcome) -> Candidate {
         memory_bytes: crate::predict::memory_bytes(row),
         memory_percent: memory,
         faults: row.faults.total,
+        fits: None,
         is_frontier: false,
         choices,
     }
@@ -234,6 +282,7 @@ mod tests {
             memory_bytes,
             memory_percent: 0.0,
             faults: 0,
+            fits: None,
             is_frontier: false,
         }
     }
@@ -270,6 +319,7 @@ mod tests {
             anchor: None,
             cache,
             memory_bytes: 1 << 30,
+            limit_bytes: None,
             may_end,
             choices: &choice,
             texts: &[],

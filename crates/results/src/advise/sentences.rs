@@ -21,7 +21,11 @@ impl Forms for Advice {
         for line in self.title() {
             let _ = writeln!(out, "{}", printable(&line));
         }
+        if let Some(sentence) = self.limit_sentence() {
+            let _ = writeln!(out, "\n{sentence}");
+        }
         let _ = match &self.plan {
+            None if self.candidates[0].fits == Some(false) => Ok(()),
             Some(plan) => self.write_plan(plan, &mut out),
             None => writeln!(
                 out,
@@ -73,6 +77,23 @@ impl Advice {
             format!("{}: {}", self.trace, self.program.join(" ")),
             format!("kernel {}, {machine}; run time: {}", self.kernel, self.run),
         ]
+    }
+
+    /// Says whether the program fits into its limit now, and whether anything makes it fit.
+    fn limit_sentence(&self) -> Option<String> {
+        let limit = figures::bytes(self.limit_bytes?);
+        let plain = &self.candidates[0];
+        Some(match (plain.fits?, &self.plan) {
+            (true, _) => format!("The program fits into {limit} as it is."),
+            (false, Some(_)) => {
+                format!("As it is, the program does not fit into {limit}: the kernel kills it.")
+            }
+            (false, None) => format!(
+                "The program does not fit into {limit}, and no setting changes that; folio predict \
+                 {} --fit finds the smallest limit.",
+                self.trace
+            ),
+        })
     }
 
     fn name(&self, one: &Candidate) -> String {

@@ -28,6 +28,7 @@ fn candidate(choices: &[usize], time: [f64; 3], memory_percent: f64) -> Candidat
         memory_bytes: 100,
         memory_percent,
         faults: 10,
+        fits: None,
         is_frontier: true,
     }
 }
@@ -39,6 +40,7 @@ fn question(goal: Goal) -> Question {
         memory_percent_max: 50.0,
         cache: CacheState::Warm,
         memory_bytes: 0,
+        limit_bytes: None,
         may_end: false,
         program: Vec::new(),
         lasting: Lasting::default(),
@@ -143,4 +145,23 @@ fn a_plan_is_verified_with_the_metric_of_its_goal() {
     assert!(plan.verify.is_empty());
     let why = "readahead set: it acts on files that are not cached";
     assert_eq!(plan.not_verified.as_deref(), Some(why));
+}
+
+#[test]
+fn a_program_that_does_not_fit_gets_the_smallest_change_that_makes_it_fit() {
+    let with = |fits, choices: &[usize], mid: f64| Candidate {
+        fits: Some(fits),
+        ..candidate(choices, [mid - 1.0, mid, mid + 1.0], 0.0)
+    };
+    let plain = with(false, &[], 0.0);
+    // Choice 1 concerns the program alone; slower is better than killed.
+    let all =
+        [plain.clone(), with(true, &[0], -5.0), with(true, &[1], 3.0), with(true, &[0, 1], -9.0)];
+    assert_eq!(best(&all), Some(2));
+    assert_eq!(best(&[plain.clone(), with(true, &[0], 2.0), with(true, &[2], 1.0)]), Some(2));
+    assert_eq!(best(&[plain.clone(), with(false, &[0], -50.0)]), None);
+    // If it fits as it is, what no longer fits is no advice.
+    let fits = with(true, &[], 0.0);
+    assert_eq!(best(&[fits.clone(), with(false, &[0], -50.0)]), None);
+    assert_eq!(best(&[fits, with(false, &[0], -50.0), with(true, &[2], -3.0)]), Some(2));
 }

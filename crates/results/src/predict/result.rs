@@ -11,14 +11,14 @@
 
 use std::collections::BTreeMap;
 
-use largefolio_sim::cost::{BaseTime, Estimate, cpi_of};
+use largefolio_sim::cost::{BaseTime, Estimate};
 use largefolio_sim::explain::Why;
-use largefolio_sim::interval::Interval;
+use largefolio_sim::fit::Fit;
 use largefolio_sim::replay::{CellSpec, Outcome, ReplayRequest};
-use largefolio_trace::meta::PlainRun;
-use largefolio_trace::{Attached, HardwareCounters, Meta};
+use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
+use crate::predict::counted::Counted;
 use crate::predict::verdict::{Goal, Verdict, sentences};
 
 pub const SCHEMA_VERSION: u32 = 2;
@@ -51,36 +51,6 @@ pub struct TraceInfo {
     /// The CPU's own counts in the plain runs of the recording.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub counted: Option<Counted>,
-}
-
-/// Medians, minima and maxima of hardware counters over plain runs; absent if not all runs have
-/// them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counted {
-    pub nr_runs: usize,
-    pub cycles_per_instruction: Option<Interval>,
-    pub dtlb_misses: Option<Interval>,
-    pub itlb_misses: Option<Interval>,
-}
-
-impl Counted {
-    fn of(runs: &[PlainRun]) -> Option<Self> {
-        #[expect(clippy::cast_precision_loss, reason = "a count is read to three digits")]
-        let of = |count: fn(&HardwareCounters) -> Option<u64>| {
-            let counts = runs.iter().map(|run| Some(count(run.counters.as_ref()?)? as f64));
-            Interval::measured(&counts.collect::<Option<Vec<_>>>()?)
-        };
-        let counted = Self {
-            nr_runs: runs.len(),
-            cycles_per_instruction: cpi_of(runs),
-            dtlb_misses: of(|counters| counters.dtlb_misses),
-            itlb_misses: of(|counters| counters.itlb_misses),
-        };
-        let Self { cycles_per_instruction, dtlb_misses, itlb_misses, .. } = &counted;
-        let has_any =
-            [cycles_per_instruction, dtlb_misses, itlb_misses].iter().any(|it| it.is_some());
-        has_any.then_some(counted)
-    }
 }
 
 impl TraceInfo {
@@ -129,6 +99,9 @@ pub struct Settings {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader requests, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+    /// The memory for which the allocator advises huge pages; omitted if as recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub allocator: Option<String>,
     /// Nanoseconds per reference on khugepaged's clock; 0 = khugepaged never runs.
     pub reference_ns: u64,
     /// Notes about kernels that use another version's rules, one sentence each.
@@ -147,6 +120,7 @@ impl Settings {
             aged_rounds: request.aged_rounds.into(),
             filesystem: request.filesystem.clone(),
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
+            allocator: request.allocator.map(|allocator| allocator.name().to_owned()),
             reference_ns: request.ns_per_reference,
             rules_notes: request.rules_notes(),
         }
@@ -217,6 +191,9 @@ pub struct PredictResult {
     /// Which rules make the difference between two kernels; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<Vec<Why>>,
+    /// Memory limits of the program, per row; `None` unless requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fit: Option<Vec<Fit>>,
 }
 
 /// Facts and wishes for a result, besides its rows.
@@ -226,6 +203,7 @@ pub struct Options {
     /// The program's run time in ns, which replaces a measured or estimated one.
     pub run_time_ns: Option<f64>,
     pub why: Option<Vec<Why>>,
+    pub fit: Option<Vec<Fit>>,
     pub unfit: Vec<Absent>,
     pub not_replayed: Vec<Absent>,
 }
@@ -242,11 +220,14 @@ impl PredictResult {
         mut rows: Vec<Outcome>,
         options: Options,
     ) -> Self {
-        let Options { goal, run_time_ns, why, unfit, not_replayed } = options;
+        let Options { goal, run_time_ns, why, fit, unfit, not_replayed } = options;
         if let Some(ns) = run_time_ns {
             for row in &mut rows {
                 row.estimate.run = BaseTime::given(ns);
             }
+        }
+        if let Some(counted) = &trace.counted {
+            counted.anchor(&trace.machine, &mut rows);
         }
         if let Some(reference) = rows.first().map(|row| row.estimate.clone()) {
             for row in &mut rows {
@@ -266,6 +247,7 @@ impl PredictResult {
             unfit,
             not_replayed,
             why,
+            fit,
         }
     }
 

@@ -13,10 +13,12 @@
 //! If the user asks which rule makes the difference, the answer (`why`) replaces the table.
 
 mod brief;
+mod fit;
 mod layout;
 mod measures;
 mod notes;
 mod programs;
+mod regions;
 mod section;
 mod why;
 
@@ -71,11 +73,15 @@ pub fn text(report: &PredictResult, style: TextStyle) -> String {
     for line in title(report) {
         let _ = writeln!(text, "{}", wrapped(&line, width, 0));
     }
-    write_verdict(report, width, is_styled, &mut text);
+    if report.fit.is_none() {
+        write_verdict(report, width, is_styled, &mut text);
+    }
     if report.rows.is_empty() {
         return text;
     }
-    let below = if let Some(answers) = &report.why {
+    let below = if let Some(fits) = &report.fit {
+        fit::write(report, fits, width, &mut text)
+    } else if let Some(answers) = &report.why {
         write_why(report, answers, width, &mut text)
     } else {
         write_table(report, width, is_styled, depth, &mut text)
@@ -110,7 +116,8 @@ fn write_table(
     depth: Depth,
     out: &mut String,
 ) -> Vec<String> {
-    let sentences = programs::sentences(&report.rows);
+    let mut sentences = programs::sentences(&report.rows);
+    sentences.extend(regions::sentence(&report.rows));
     if !sentences.is_empty() {
         let _ = writeln!(out, "\n{}", wrapped(&sentences.join(" "), width, 0));
     }
@@ -122,7 +129,8 @@ fn write_table(
     } else {
         lines.push(brief::section(&report.rows).show_mixed());
     }
-    lines.extend(programs::section(&report.rows).map(|section| section.show()));
+    let more = [programs::section(&report.rows), regions::section(&report.rows)];
+    lines.extend(more.iter().flatten().map(section::Section::show));
     if depth != Depth::Brief {
         let time = [measures::time(&report.rows), measures::latency(&report.rows)];
         lines.extend(time.iter().map(section::Section::show));

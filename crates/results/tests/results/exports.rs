@@ -114,9 +114,7 @@ fn before() -> Outcome {
         waits: ReadEvents { sync_requests: 131, late_waits: Some(9), ..ReadEvents::default() },
         estimate: estimate(1_981, &costs()),
         strays: Strays::default(),
-        hugetlb: None,
-        is_replaced: false,
-        detail: None,
+        ..Outcome::default()
     }
 }
 
@@ -222,6 +220,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
+        allocator: None,
         reference_ns: 5,
     };
     let command = arguments("folio predict py.folio");
@@ -337,6 +336,7 @@ fn counters_of_plain_runs_are_compared_with_the_model() {
             instructions: Some(2_000),
             dtlb_misses,
             itlb_misses: None,
+            walk_cycles: Some(600),
         }),
         ..PlainRun::default()
     };
@@ -350,7 +350,8 @@ fn counters_of_plain_runs_are_compared_with_the_model() {
     };
     let (text, json) = of(vec![run(Some(1_000)), run(Some(900)), run(Some(1_200))]);
     let note = "- counted by the CPU in 3 plain runs, against 6.12: data TLB misses 1,000 (900 \
-                to 1,200), the model 1,100 (+10%); cycles per instruction 1.50.";
+                to 1,200), the model 1,100 (+10%); 180.0 us with a walk in progress; cycles per \
+                instruction 1.50.";
     assert!(text.contains(note), "{text}");
     assert_eq!(json["trace"]["counted"]["dtlb_misses"]["high"], 1_200.0);
     let (text, json) = of(vec![run(None), run(Some(900))]);

@@ -78,6 +78,7 @@ fn settings() -> Settings {
         aged_rounds: 2,
         filesystem,
         annotations,
+        allocator: None,
         reference_ns,
         rules_notes: Vec::new(),
     }

@@ -293,6 +293,7 @@ pub const FILLED: &[Metric] = &[
 ];
 
 pub const ENTRIES: &[Metric] = &[
+    count!("bytes", page_table_bytes).later(),
     count!("entries", entries.set_by_faults),
     count!("entries", entries.set_by_fork),
     count!("entries", entries.ptes_cleared),

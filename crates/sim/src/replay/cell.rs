@@ -26,6 +26,7 @@ use crate::replay::hardware::clock::{Clock, Sleeper};
 use crate::replay::observers::keeper::Keeper;
 use crate::replay::observers::programs::Programs;
 use crate::replay::observers::reads::Reads;
+use crate::replay::observers::regions::RegionCounter;
 use crate::replay::observers::requested::Tenths;
 use crate::replay::observers::sizes::{FolioSizes, Touched};
 use crate::replay::observers::statistics::Largest;
@@ -55,6 +56,7 @@ pub struct Cell {
     pub(crate) pass: Pass,
     pub(crate) counted: Counted,
     pub(crate) pictures: Option<Box<Keeper>>,
+    pub(crate) regions: Option<Box<RegionCounter>>,
     pub(crate) meter: Meter,
     /// Share of free memory in blocks smaller than each folio size at the start, in thousandths.
     pub(crate) unusable: BTreeMap<u64, u64>,
@@ -145,6 +147,7 @@ impl Cell {
         let runs_max = cell.spec.detail_runs_max;
         cell.counted.tenths = Tenths::of(meta.nr_rows_before(), meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
+        cell.regions = cell.spec.has_regions.then(Box::default);
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
         cell.measured = match &meta.attached {
@@ -198,6 +201,7 @@ impl Cell {
             pass: if is_warm { Pass::Warming } else { Pass::Reported },
             counted: Counted::new(&spec, meta),
             pictures: None,
+            regions: None,
             meter: Meter::default(),
             unusable: BTreeMap::new(),
             cgroups: Cgroups::default(),

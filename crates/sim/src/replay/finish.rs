@@ -27,6 +27,7 @@ impl Cell {
         self.end_recording();
         self.hardware.charge_all();
         let detail = self.take_detail();
+        let regions = self.regions.take().map(|regions| regions.finish(&self.meta));
         let events = self.events();
         let estimate = self.estimate(&events);
         let latency = self.latency();
@@ -80,7 +81,9 @@ impl Cell {
             is_replaced: self.program.is_replaced,
             folios: self.counted.sizes,
             statistics: self.counted.largest.statistics,
+            page_table_bytes: self.counted.largest.page_table_bytes,
             detail,
+            regions,
         }
     }
 

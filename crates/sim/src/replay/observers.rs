@@ -9,6 +9,7 @@ pub mod detail;
 pub(crate) mod keeper;
 pub mod programs;
 pub(crate) mod reads;
+pub mod regions;
 pub mod requested;
 pub mod sizes;
 pub mod statistics;
@@ -19,7 +20,7 @@ use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
 use largefolio_trace::{Event, Op};
 
 use crate::replay::cell::Cell;
-use crate::replay::hardware::{Reference, Slot, walk_of};
+use crate::replay::hardware::{HardwareThread, Reference, Slot, walk_of};
 use crate::replay::observers::causes::FaultMark;
 use crate::replay::observers::detail::{Detail, Origin};
 use crate::replay::observers::keeper::Counted;
@@ -90,6 +91,7 @@ impl Cell {
         if let Some(keeper) = &mut self.pictures {
             keeper.restart(Counted::of(&self.counted.base.counters));
         }
+        self.restart_regions();
     }
 
     /// Drops the times of faults and reads before the recording, but keeps their effects.
@@ -98,6 +100,19 @@ impl Cell {
         if let Some(keeper) = &mut self.pictures {
             keeper.begin(Counted::of(&self.counted.base.counters), references);
         }
+        self.restart_regions();
+    }
+
+    fn restart_regions(&mut self) {
+        if let Some(regions) = &mut self.regions {
+            regions.restart();
+        }
+    }
+
+    pub(crate) fn count_region(&mut self, slot: Slot, addr: u64, side: Side, is_fault: bool) {
+        let Some(regions) = &mut self.regions else { return };
+        let HardwareThread { program, space, .. } = self.hardware[slot];
+        regions.count((program, &self.program.spaces[space]), addr, side, is_fault);
     }
 
     pub(crate) fn take_detail(&mut self) -> Option<Detail> {

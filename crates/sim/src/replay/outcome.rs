@@ -8,6 +8,7 @@ use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::gaps::Gap;
 use crate::replay::observers::detail::Detail;
 use crate::replay::observers::programs::ManyProcesses;
+use crate::replay::observers::regions::Regions;
 use crate::replay::observers::requested::RequestedSizes;
 use crate::replay::observers::sizes::FolioSizes;
 use crate::replay::observers::statistics::Statistics;
@@ -170,6 +171,8 @@ pub struct Outcome {
     pub policy: Option<PolicyOutcome>,
     pub folios: FolioSizes,
     pub statistics: Statistics,
+    /// Last level of page tables, when most memory was mapped.
+    pub page_table_bytes: u64,
     pub cached_bytes: BTreeMap<u64, u64>,
     pub faults: Faults,
     pub reads: Reads,
@@ -209,4 +212,7 @@ pub struct Outcome {
     /// Whether segments are placed as if linked for pages larger than the recorded ones.
     pub is_replaced: bool,
     pub detail: Option<Detail>,
+    /// Where the page walks are, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub regions: Option<Regions>,
 }

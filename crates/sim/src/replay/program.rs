@@ -3,6 +3,7 @@
 //! Ended processes are dropped, so memory use depends on the processes alive at the same time, not
 //! on the trace's length. Does not own memory ([`crate::replay::cell`]).
 
+pub(crate) mod allocator;
 pub(crate) mod file_calls;
 pub(crate) mod images;
 pub(crate) mod layout;

@@ -4,6 +4,7 @@
 //! Owns the checks for every caller (command line and Python) and the order of the cells: kernels
 //! vary slowest, seeds fastest. Does not parse names and sizes.
 
+pub(crate) mod allocator;
 pub(crate) mod annotate;
 pub(crate) mod budget;
 pub mod cgroup;
@@ -25,6 +26,7 @@ use crate::names::nearest;
 use crate::replay::hardware::clock::NS_PER_REFERENCE;
 use crate::replay::program::images::candidates;
 use crate::replay::program::linked::{Linked, LinkedChoices, LinkedError};
+use crate::replay::request::allocator::Allocator;
 use crate::replay::request::annotate::Annotation;
 use crate::replay::request::budget::{Budget, FACTOR_MAX};
 use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
@@ -70,6 +72,8 @@ pub struct ReplayRequest {
     pub filesystem: Option<String>,
     pub annotations: Vec<Annotation>,
     pub linked: Vec<LinkedChoices>,
+    /// An allocator that asks for huge pages; `None` = as recorded.
+    pub allocator: Option<Allocator>,
     pub cache: CacheState,
     /// Nanoseconds per reference on khugepaged's clock; 0 = it never runs.
     pub ns_per_reference: u64,
@@ -77,6 +81,8 @@ pub struct ReplayRequest {
     pub nr_cpus: Option<u32>,
     pub walks: Walks,
     pub detail: Detail,
+    /// Whether results say where the page walks are.
+    pub has_regions: bool,
     /// Multiple of the default budget for work and state.
     pub max_work: u64,
 }
@@ -176,11 +182,13 @@ impl ReplayRequest {
             filesystem: None,
             annotations: Vec::new(),
             linked: Vec::new(),
+            allocator: None,
             cache: CacheState::Cold,
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
             walks: Walks::Native,
             detail: Detail::None,
+            has_regions: false,
             max_work: 1,
         }
     }
@@ -362,10 +370,12 @@ impl ReplayRequest {
             aged_rounds: self.aged_rounds,
             filesystem: self.filesystem.clone(),
             annotations: self.annotations.clone(),
+            allocator: self.allocator,
             ns_per_reference: self.ns_per_reference,
             nr_cpus: self.nr_cpus,
             walks: self.walks,
             detail_runs_max,
+            has_regions: self.has_regions,
             budget: Budget::times(self.max_work),
             ..CellSpec::new(kernel.clone(), machine.clone())
         }

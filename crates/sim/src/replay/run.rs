@@ -180,7 +180,7 @@ impl Cell {
         }
         let is_store = kind.mm == fault::Access::Write;
         if lookup.needs_walk() {
-            self.walk(slot, kind, (vpn, link), count)?;
+            self.walk(slot, kind, vpn, AccessRun { addr, count, link })?;
         } else if is_store {
             let mm = self.program.spaces[self.hardware[slot].space].mm;
             self.change(|memory| memory.note_store(mm, vpn));
@@ -223,8 +223,8 @@ impl Cell {
         &mut self,
         slot: Slot,
         kind: Reference,
-        (vpn, link): (Vpn, u32),
-        count: u64,
+        vpn: Vpn,
+        AccessRun { addr: recorded, count, link }: AccessRun,
     ) -> Result<(), CellError> {
         let HardwareThread { process, space, .. } = self.hardware[slot];
         let mm = self.program.spaces[space].mm;
@@ -248,6 +248,7 @@ impl Cell {
         let is_written = touched.outcome != fault::FaultOutcome::Hit;
         let walk = self.walk_of(slot, vpn, &touched.leaf);
         self.fill(slot, kind.side, &Walk { link, is_written, ..walk });
+        self.count_region(slot, recorded, kind.side, is_written);
         Ok(())
     }
 

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
 
 mod advice;
+mod allocator;
 mod attached;
 mod budget;
 mod cells;

@@ -12,6 +12,7 @@ use largefolio_results::predict::{
     Absent, Depth, Goal, Options, PredictResult, Settings, TraceInfo,
 };
 use largefolio_sim::explain::{Why, WhyError, WhyQuestion};
+use largefolio_sim::fit::{self, Fit};
 use largefolio_sim::replay::{
     CellSpec, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
 };
@@ -22,6 +23,7 @@ use largefolio_trace::shown::spelled;
 use super::form::{FrameForm, Sink};
 use crate::console::{self, Console};
 use crate::errors::Exit;
+use crate::verbs::confined;
 use crate::work::{Work, WorkKind};
 
 pub(crate) struct ReplayPlan {
@@ -38,6 +40,8 @@ pub(crate) struct ReplayPlan {
     pub(super) within: Option<Duration>,
     /// Results to explain, if any.
     pub(super) why: Option<Vec<String>>,
+    /// Whether to search the smallest memory limits.
+    pub(super) has_fit: bool,
     pub(super) output: Option<PathBuf>,
     pub(super) report: Option<PathBuf>,
     pub(super) command_line: Vec<String>,
@@ -49,10 +53,13 @@ impl ReplayPlan {
         if self.has_idle_seeds {
             console::warn(super::IDLE_SEEDS);
         }
-        if let Some(request) = self.anchor.take()
-            && !measured(&request, &self.trace, &mut self.specs)?
-        {
-            return Ok(Exit::Error);
+        if let Some(request) = self.anchor.take() {
+            if !measured(&request, &self.trace, &mut self.specs)? {
+                return Ok(Exit::Error);
+            }
+            // The measurement needed the rights that this drops.
+            let results = self.output.iter().chain(&self.report).map(PathBuf::as_path);
+            confined::to(&[self.trace.path().to_owned()], results);
         }
         let started = Instant::now();
         let fitting = self.replay()?;
@@ -74,11 +81,13 @@ impl ReplayPlan {
             digest: Some(self.trace.digest()?),
             ..TraceInfo::new(&spelled(self.trace.path()), self.trace.meta())
         };
-        let options =
-            Options { goal: self.goal, run_time_ns: self.run_time_ns, why, unfit, not_replayed };
+        let fit = self.has_fit.then(|| self.fit(&specs)).transpose()?;
+        let (goal, run_time_ns) = (self.goal, self.run_time_ns);
+        let options = Options { goal, run_time_ns, why, fit, unfit, not_replayed };
         let (command_line, settings) = (self.command_line.clone(), self.settings.clone());
         let mut report = PredictResult::new(command_line, trace, settings, rows, options);
-        let is_searched = (self.form.has_verdict() || self.report.is_some()) && !is_over;
+        let is_searched =
+            !self.has_fit && (self.form.has_verdict() || self.report.is_some()) && !is_over;
         if is_searched {
             self.search(&specs, &mut report, started)?;
         }
@@ -106,6 +115,14 @@ impl ReplayPlan {
             replay_fitting(&self.trace, &self.specs, sharing, &mut done, &mut on_progress);
         work.finish();
         Ok(fitting?)
+    }
+
+    fn fit(&self, specs: &[CellSpec]) -> Result<Vec<Fit>> {
+        // Each finding adds limits to replay.
+        let mut work = Work::new(WorkKind::Searching, None, self.within);
+        let found = fit::fit(&self.trace, specs, &mut |nr_done| work.done(nr_done));
+        work.finish();
+        Ok(found?.into_iter().map(|(_, fit)| fit).collect())
     }
 
     fn explain(

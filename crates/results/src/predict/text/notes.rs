@@ -108,6 +108,9 @@ fn setting(report: &PredictResult) -> String {
     {
         text = format!("{text}, linked for {}", linked.join(", "));
     }
+    if let Some(allocator) = &settings.allocator {
+        text = format!("{text}, allocator advises huge pages ({allocator})");
+    }
     if !settings.annotations.is_empty() {
         text = format!("{text}, annotated {}", settings.annotations.join(" "));
     }
@@ -262,6 +265,14 @@ fn bounds(first: &Estimate, rows: &[Outcome], machine: &str) -> Vec<String> {
     }));
     notes.extend(first.anchor.as_ref().map(|anchor| {
         let Interval { low, mid, high } = anchor.slope;
+        if anchor.is_counted() {
+            return format!(
+                "walks on {}: the model's time times {mid:.2} ({low:.2} to {high:.2}), from the \
+                 cycles with a walk in progress in {}; a program waits for at most these.",
+                labels::machine(machine),
+                figures::counted(anchor.nr_rounds as u64, "plain run")
+            );
+        }
         format!(
             "user time on {}: the model's times {mid:.2} ({low:.2} to {high:.2}), as measured \
              for this program ({}; n = {}).",
@@ -311,11 +322,16 @@ pub(super) fn counted(report: &PredictResult) -> Option<String> {
         })
         .collect();
     parts.extend(
+        counted.walk_ns.map(|ns| {
+            format!("{} with a walk in progress", figures::time(figures::whole_ns(ns.mid)))
+        }),
+    );
+    parts.extend(
         counted.cycles_per_instruction.map(|cpi| format!("cycles per instruction {:.2}", cpi.mid)),
     );
     Some(format!(
-        "counted by the CPU in {} plain runs, against {}: {}.",
-        counted.nr_runs,
+        "counted by the CPU in {}, against {}: {}.",
+        figures::counted(counted.nr_runs as u64, "plain run"),
         row.kernel,
         parts.join("; ")
     ))

@@ -278,7 +278,7 @@ impl Keeper {
     }
 }
 
-fn kind_of(space: &AddressSpace, start: u64) -> AreaKind {
+pub(crate) fn kind_of(space: &AddressSpace, start: u64) -> AreaKind {
     if space.stacks.iter().any(|stack| stack.contains(&start)) {
         AreaKind::Stack
     } else if space.heap.start == start {

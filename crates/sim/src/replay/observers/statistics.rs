@@ -130,6 +130,7 @@ impl Statistics {
 pub(crate) struct Largest {
     nr_bytes: u64,
     pub(crate) statistics: Statistics,
+    pub(crate) page_table_bytes: u64,
 }
 
 impl Largest {
@@ -142,10 +143,12 @@ impl Largest {
         // Mapped zero pages are not resident.
         let may_be_larger = mapped_bytes(memory) > self.nr_bytes;
         if may_be_larger {
-            let statistics = Statistics::of(memory, living.collect());
+            let living: Vec<(usize, MmId)> = living.collect();
+            let page_table_bytes = page_table_bytes(memory, &living);
+            let statistics = Statistics::of(memory, living);
             let nr_bytes = statistics.total.rss_bytes;
             if nr_bytes > self.nr_bytes {
-                *self = Self { nr_bytes, statistics };
+                *self = Self { nr_bytes, statistics, page_table_bytes };
             }
         }
         may_be_larger
@@ -154,6 +157,15 @@ impl Largest {
     pub(crate) fn nr_pages(&self, page: PageSize) -> usize {
         usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }
+}
+
+/// Returns the size of the last level of page tables. A PMD entry has a deposited table.
+fn page_table_bytes(memory: &Memory, living: &[(usize, MmId)]) -> u64 {
+    let nr_tables = living.iter().map(|&(_, mm)| {
+        let stats = memory.space(mm).table.stats();
+        stats.nr_tables + stats.nr_pmd_leaves
+    });
+    nr_tables.sum::<u64>() * memory.rules().page.bytes()
 }
 
 /// Returns the bytes that page tables map. A page mapped by two processes counts twice.

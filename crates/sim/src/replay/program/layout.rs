@@ -115,7 +115,7 @@ impl Cell {
     fn place_heap(&mut self, process: ProcessNr, brk: u64, last: Segment) {
         let Some(placed) = last.placed_end(self.mask()) else { return };
         let start = if brk == 0 { last.end } else { brk & !RECORDED_MASK };
-        self.program.space_mut(process).heap = Heap { start, placed };
+        self.program.space_mut(process).heap = Heap { start, placed, end: 0 };
     }
 
     /// Maps a placed segment and remembers it; ignores one that does not fit the address space.

@@ -48,7 +48,15 @@ fn in_pages(event: &Event) -> Event {
 
 impl Cell {
     pub(crate) fn event(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
-        let event = &in_pages(event);
+        let (event, advised) = self.as_allocated(process, &in_pages(event));
+        self.replay_call(process, &event)?;
+        match advised {
+            Some(range) => self.advise_allocated(process, range, event.thread),
+            None => Ok(()),
+        }
+    }
+
+    fn replay_call(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         self.realign_for(process, event)?;
         match event.op {
             Op::Mmap => {
@@ -338,7 +346,7 @@ impl Cell {
         }
     }
 
-    fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
+    pub(crate) fn madvise(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let advice = match event.aux {
             MADV_REMOVE => {
                 self.remove(process, event);

@@ -44,6 +44,8 @@ pub(crate) struct PlacedImage {
 pub(crate) struct Heap {
     pub(crate) start: u64,
     pub(crate) placed: u64,
+    /// Its end, if the allocator rounds it; 0 = as recorded.
+    pub(crate) end: u64,
 }
 
 impl AddressSpace {

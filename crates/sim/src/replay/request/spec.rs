@@ -9,6 +9,7 @@ use crate::kernel::Kernel;
 use crate::machine::{Machine, NR_CPUS_MAX};
 use crate::replay::hardware::clock::NS_PER_REFERENCE;
 use crate::replay::program::linked::Linked;
+use crate::replay::request::allocator::Allocator;
 use crate::replay::request::annotate::Annotation;
 use crate::replay::request::budget::Budget;
 use crate::replay::request::cgroup::Cgroup;
@@ -51,6 +52,8 @@ pub struct CellSpec {
     pub annotations: Vec<Annotation>,
     /// Page sizes that images are linked for. If several match an image, the last one applies.
     pub linked: Vec<Linked>,
+    /// An allocator that asks for huge pages; `None` = as recorded.
+    pub allocator: Option<Allocator>,
     pub ns_per_reference: u64,
     pub nr_cpus: Option<u32>,
     pub walks: Walks,
@@ -58,6 +61,8 @@ pub struct CellSpec {
     pub anchor: Option<Anchor>,
     /// Maximum runs of folios in the outcome's detail; 0 = no detail.
     pub detail_runs_max: u32,
+    /// Whether the outcome says where the page walks are.
+    pub has_regions: bool,
     pub budget: Budget,
 }
 
@@ -81,11 +86,13 @@ impl CellSpec {
             filesystem: None,
             annotations: Vec::new(),
             linked: Vec::new(),
+            allocator: None,
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
             walks: Walks::Native,
             anchor: None,
             detail_runs_max: 0,
+            has_regions: false,
             budget: Budget::default(),
         }
     }

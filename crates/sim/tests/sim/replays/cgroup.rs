@@ -1,12 +1,21 @@
 //! Cgroups with a limit: a larger file, larger private memory, and which processes belong to it.
 
+#![expect(clippy::unwrap_used, reason = "a trace that cannot be made fails the test")]
+
+use std::ops::ControlFlow;
+use std::path::PathBuf;
+
+use largefolio_sim::fit::{Fit, fit};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::cgroup::CgroupOutcome;
-use largefolio_sim::replay::{CellSpec, Outcome, replay};
-use largefolio_trace::{Event, FileInfo, Op};
+use largefolio_sim::replay::{CellSpec, Cgroup, Outcome, replay};
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::{Event, FileInfo, Op, OpenTrace};
+use tempfile::TempDir;
 
-use super::{program, two_huge_pages};
+use super::{ADDR, program, store, two_huge_pages};
 
 const MIB: u64 = 1 << 20;
 
@@ -90,4 +99,64 @@ fn private_memory_above_the_limit_ends_with_a_sentence_or_is_swapped() {
     let outcome = replay(&path, &[with_swap], &mut |_| {}).unwrap().1.remove(0);
     assert!(outcome.pressure["pswpout"] > 500, "{:?}", outcome.pressure);
     assert!(outcome.cgroups[0].peak_bytes <= MIB);
+}
+
+/// A page in every 64 KiB of 32 MiB is stored to: 512 pages, or 16 folios of 2M.
+fn sparse() -> (TempDir, PathBuf) {
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let mut events = vec![Event { addr: ADDR, len: 32 << 20, flags, ..Event::new(0, Op::Mmap) }];
+    events.extend((0..512).map(|nr| store(0, 16 * nr)));
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
+    program(vec![file], &events)
+}
+
+fn fits(kernels: &[&str]) -> Vec<Fit> {
+    let (_dir, path) = sparse();
+    let spec = |kernel: &&str| {
+        CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("zen4").unwrap())
+    };
+    let specs: Vec<CellSpec> = kernels.iter().map(spec).collect();
+    let trace = OpenTrace::open(&path).unwrap();
+    let found = fit(&trace, &specs, &mut |_| ControlFlow::Continue(())).unwrap();
+    found.into_iter().map(|(_, fit)| fit).collect()
+}
+
+#[test]
+fn the_smallest_limit_is_what_the_folios_take() {
+    let [base, huge] = fits(&["6.18+thp=never", "6.18+thp=always"]).try_into().unwrap();
+    let without_kernel = |bytes: u64, fit: &Fit| bytes - fit.kernel_bytes;
+    // Text and a precision of 64 KiB come on top.
+    let [small, large] = [&base, &huge].map(|fit| without_kernel(fit.least_bytes, fit));
+    assert!((2 << 20..(2 << 20) + (256 << 10)).contains(&small), "{base:?}");
+    // The first touches take folios until the limit leaves no room for one.
+    assert!(large > 8 * small && huge.peak_bytes > 32 << 20, "{huge:?}");
+    for fit in [&base, &huge] {
+        assert!(fit.least_bytes <= fit.calm_bytes.unwrap(), "{fit:?}");
+        assert!(fit.calm_bytes.unwrap() <= fit.peak_bytes, "{fit:?}");
+        // T1
+        let above = fit.limits.iter().filter(|limit| limit.limit_bytes >= fit.least_bytes);
+        assert!(above.into_iter().all(|limit| limit.fits), "{fit:?}");
+        let fails = fit.limits.iter().filter(|limit| !limit.fits).map(|limit| limit.limit_bytes);
+        let below = fails.max().unwrap();
+        let precision = (fit.least_bytes / 256).max(64 << 10);
+        assert!(below < fit.least_bytes && fit.least_bytes - below <= precision, "{fit:?}");
+    }
+    // A page table for each 2M of the mapping, with base pages or deposited.
+    assert_eq!(base.kernel_bytes, huge.kernel_bytes);
+}
+
+#[test]
+fn a_limit_just_below_the_smallest_kills_the_program() {
+    let (_dir, path) = sparse();
+    let kernel = "6.18+thp=never";
+    let found = fits(&[kernel]).remove(0);
+    let run = |bytes: u64| {
+        let kernel = Kernel::parse(kernel).unwrap();
+        let cgroups = vec![Cgroup::for_all(bytes - found.kernel_bytes)];
+        let spec = CellSpec { cgroups, ..CellSpec::new(kernel, Machine::named("zen4").unwrap()) };
+        replay(&path, &[spec], &mut |_| {})
+    };
+    assert!(run(found.least_bytes).is_ok());
+    let error = run(found.least_bytes - (128 << 10)).unwrap_err();
+    assert!(error.is_out_of_memory(), "{error}");
 }

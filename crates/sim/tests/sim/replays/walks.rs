@@ -3,6 +3,8 @@
 use largefolio_sim::cost::{Cause, Term};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
+use largefolio_sim::replay::detail::AreaKind;
+use largefolio_sim::replay::regions::Block;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_sim::tlb::EntrySize;
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -68,4 +70,48 @@ fn base_pages_that_are_spread_take_more_of_the_hosts_lines_than_large_folios() {
     // Only the few lines of the guest's tables differ.
     let ((nr_walks, in_order), (_, spread)) = (lines(None, large), lines(Some(900), large));
     assert!(spread - in_order < nr_walks / 1_000, "{in_order} {spread}");
+}
+
+#[test]
+fn walks_are_attributed_to_the_addresses_that_need_them() {
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    // Four blocks of 2M: the first is used over and over in random order, the others once.
+    let (nr_blocks, nr_pages, nr_passes) = (4, 512, 40);
+    let page = |op, nr: u64| Event::references(0, op, ADDR + nr * 4096, 1);
+    let mut events =
+        vec![Event { addr: ADDR, len: nr_blocks << 21, flags, ..Event::new(0, Op::Mmap) }];
+    events.extend((0..nr_blocks * nr_pages).map(|nr| page(Op::Write, nr)));
+    for pass in 0..nr_passes {
+        events.extend((0..nr_pages).map(|nr| page(Op::Read, (nr * 109 + pass) % nr_pages)));
+    }
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
+    let (_dir, path) = program_of(Meta { files: vec![file], ..Meta::default() }, &events);
+    let spec = |kernel: &str, has_regions| {
+        let mut machine = Machine::named("icelake").unwrap();
+        // So small that each pass misses.
+        machine.tlb.l2.iter_mut().for_each(|level| level.entries = 96);
+        CellSpec { has_regions, ..CellSpec::new(Kernel::parse(kernel).unwrap(), machine) }
+    };
+    let specs = [spec("6.18+thp=never", true), spec("6.18+thp=always", true), spec("6.18", false)];
+    let [base, huge, without] = replay(&path, &specs, &mut |_| {}).unwrap().1.try_into().unwrap();
+    assert_eq!(without.regions, None);
+    for outcome in [&base, &huge] {
+        let regions = outcome.regions.as_ref().unwrap();
+        let sides = [outcome.tlb.data, outcome.tlb.instruction];
+        assert_eq!(regions.walks, sides.iter().map(|side| side.l2_misses).sum::<u64>());
+        assert_eq!(regions.walks, regions.blocks.iter().map(Block::walks).sum::<u64>());
+        assert_eq!(
+            regions.blocks.iter().map(|block| block.faults).sum::<u64>(),
+            outcome.faults.total
+        );
+        assert!(regions.blocks.is_sorted_by_key(|block| u64::MAX - block.walks()));
+    }
+    let regions = base.regions.unwrap();
+    let first = &regions.blocks[0];
+    assert_eq!((first.start, first.kind, first.faults), (ADDR, AreaKind::Private, 512));
+    assert!(first.data_walks > nr_passes * nr_pages * 9 / 10, "{first:?}");
+    assert_eq!((regions.nr_blocks, regions.nr_for_three_quarters), (4, 1), "{regions:?}");
+    let huge = huge.regions.unwrap();
+    let same = huge.blocks.iter().find(|block| block.start == ADDR).unwrap();
+    assert!(same.walks() < 10 && same.faults == 1, "{same:?}");
 }
