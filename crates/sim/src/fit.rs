@@ -17,13 +17,12 @@
 //!   replayed fails.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
 use crate::replay::{
-    CellSpec, Cgroup, Fitting, Outcome, ReplayError, RowsDone, Sharing, replay_fitting,
+    CellSpec, Cgroup, Fitting, Outcome, Progress, ReplayError, RowsDone, Sharing, replay_fitting,
 };
 
 /// A run that takes this much longer than without a limit, in percent, is thrashing: it mostly reads
@@ -78,47 +77,48 @@ struct Column<'a> {
     tried: BTreeMap<u64, Limit>,
 }
 
-/// Finds the limits of each spec. Returns those of the specs whose program fits into their memory
-/// at all, with the spec's number. Their own cgroups are ignored.
+/// Finds the limits of each spec, in the same order. The program must fit into each spec's memory,
+/// or its limits are left out. Cgroups of the specs are ignored.
 ///
 /// # Errors
 /// A trace that cannot be replayed, or [`ReplayError::Stopped`].
 pub fn fit(
     trace: &OpenTrace,
     specs: &[CellSpec],
-    progress: &mut dyn FnMut(u64) -> ControlFlow<()>,
-) -> Result<Vec<(usize, Fit)>, ReplayError> {
+    progress: Progress<'_>,
+) -> Result<Vec<Fit>, ReplayError> {
     let mut done = RowsDone::default();
-    let mut replay = |specs: &[CellSpec]| {
-        replay_fitting(trace, specs, Sharing::All, &mut done, &mut |nr| progress(nr))
-    };
-    let plain: Vec<CellSpec> = specs.iter().map(|spec| limited(spec, spec.ram_bytes)).collect();
+    let mut replay =
+        |specs: &[CellSpec]| replay_fitting(trace, specs, Sharing::All, &mut done, &mut *progress);
+    // More than there is: it only measures the peak.
+    let above = |spec: &CellSpec| limited(spec, spec.ram_bytes.saturating_mul(2));
+    let plain: Vec<CellSpec> = specs.iter().map(above).collect();
     let Fitting { outcomes, .. } = replay(&plain)?;
-    let mut columns: Vec<(usize, Column<'_>)> = outcomes
+    let mut columns: Vec<Column<'_>> = outcomes
         .into_iter()
         .map(|(nr, plain)| {
             let peak = plain.cgroups.first().map_or(0, |group| group.peak_bytes);
-            (nr, Column { spec: &specs[nr], plain, peak, tried: BTreeMap::new() })
+            Column { spec: &specs[nr], plain, peak, tried: BTreeMap::new() }
         })
         .collect();
     loop {
         let next: Vec<(usize, u64)> = columns
             .iter()
             .enumerate()
-            .flat_map(|(at, (_, column))| column.next().into_iter().map(move |limit| (at, limit)))
+            .flat_map(|(at, column)| column.next().into_iter().map(move |limit| (at, limit)))
             .collect();
         if next.is_empty() {
             break;
         }
         let cells: Vec<CellSpec> =
-            next.iter().map(|&(at, limit)| limited(columns[at].1.spec, limit)).collect();
+            next.iter().map(|&(at, limit)| limited(columns[at].spec, limit)).collect();
         let Fitting { outcomes, .. } = replay(&cells)?;
         let outcomes: BTreeMap<usize, Outcome> = outcomes.into_iter().collect();
         for (nr, (at, limit)) in next.into_iter().enumerate() {
-            columns[at].1.add(limit, outcomes.get(&nr));
+            columns[at].add(limit, outcomes.get(&nr));
         }
     }
-    Ok(columns.into_iter().map(|(nr, column)| (nr, column.finish())).collect())
+    Ok(columns.into_iter().map(Column::finish).collect())
 }
 
 /// Returns the kernel's own memory for the program's processes, which is charged to their cgroup too.

@@ -1,4 +1,4 @@
-//! What the CPU counted in plain runs of the program.
+//! Hardware counters of plain runs.
 
 use largefolio_sim::cost::{Anchor, BaseSource, Cause, cpi_of};
 use largefolio_sim::interval::Interval;
@@ -33,7 +33,8 @@ impl Counted {
             walk_ns: of(|run, counters| {
                 let cycles = counters.cycles.filter(|&cycles| cycles > 0)?;
                 let cpu_ns = run.user_ns.saturating_add(run.system_ns);
-                let ns = if cpu_ns > 0 { cpu_ns } else { run.wall_ns };
+                let ns = Some(if cpu_ns > 0 { cpu_ns } else { run.wall_ns });
+                let ns = ns.filter(|&ns| ns > 0)?;
                 Some(float(ns) * float(counters.walk_cycles?.min(cycles)) / float(cycles))
             }),
         };
@@ -45,8 +46,8 @@ impl Counted {
         has_any.then_some(counted)
     }
 
-    /// Gives the rows of the CPU that counted the slope of its walk cycles, unless they have a
-    /// measured one. The first of them stands for the plain runs.
+    /// Scales the walks of all rows on the counted CPU by its walk cycles, unless a measured slope
+    /// does. The first of these rows is taken to be the plain runs.
     pub(super) fn anchor(&self, cpu: &str, rows: &mut [Outcome]) {
         let is_here = |row: &Outcome| {
             matches!(row.estimate.run.source, BaseSource::Measured | BaseSource::Cpu)

@@ -122,7 +122,7 @@ impl ReplayPlan {
         let mut work = Work::new(WorkKind::Searching, None, self.within);
         let found = fit::fit(&self.trace, specs, &mut |nr_done| work.done(nr_done));
         work.finish();
-        Ok(found?.into_iter().map(|(_, fit)| fit).collect())
+        Ok(found?)
     }
 
     fn explain(
