@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`result`] (the result and its JSON schema), [`verdict`] (which column is best),
 //! [`text`] (the terminal table), [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its
-//! file), `page`, `counted` (hardware
-//! counters), `labels` (column names), `sums`, [`sweep`] (data sets of many results).
+//! file), `page`, `counted` (hardware counters), `labels` (column names), `sums`, [`sweep`] (data
+//! sets of many results).
 //!
 //! This module counts nothing: every number comes from `sim`. A format may omit numbers and derive
 //! others (shares, changes), but never stores derived numbers. It reads nothing of the running

@@ -10,14 +10,15 @@
 //!               dense    addresses from a list, nothing between     (dense spread - packed)
 //!               wide     the same over eight lines of each page     -----------------------
 //!               sparse   as dense, 256 instructions between         (chain spread - packed)
-//!               calls    of stubs on as many pages: their difference minus that of the chain
+//!               calls    of stubs on as many pages: their difference minus the chain's
 //!            Dense and wide are the ends of a range: walks overlap with waits for memory. Both add
 //!            about the same time per walk, however long a walk takes.
 //! ```
 //!
 //! Each share is computed from the medians of several rounds. Packed lines are used instead of 2M
 //! folios: if a host backs those with 4K pages, they need walks too. A call takes longer than the
-//! walk by a time, not by a share: on Zen 5 by 4 to 25 ns, for walks of 11 to 131 ns.
+//! walk by a time, not by a share: on Zen 5 by 4 to 25 ns (once by 98), for walks of 11 to
+//! 131 ns.
 
 use std::convert::Infallible;
 use std::path::Path;

@@ -45,7 +45,7 @@ pub struct MappingWaste {
     pub name: PathBuf,
     /// By folio size in bytes.
     pub sizes: BTreeMap<u64, SizeWaste>,
-    /// Of the bytes read, those that folios of each smaller size would have kept, by size.
+    /// By folio size: the bytes that such folios would have kept, of the bytes read.
     pub kept_bytes: BTreeMap<u64, u64>,
 }
 
@@ -62,7 +62,7 @@ pub struct ProcessWaste {
     pub refused: bool,
 }
 
-/// A run of whole folios of one mapping, in pages of the machine.
+/// Adjacent whole folios of a mapping, in base pages.
 #[derive(Clone, Copy)]
 struct Folios {
     mapping: usize,
@@ -71,7 +71,7 @@ struct Folios {
     order: u32,
 }
 
-/// Reads the large folios of a census's processes: about `bytes_max` bytes at most.
+/// Reads the large folios of all processes in a census, about `bytes_max` bytes at most.
 ///
 /// # Errors
 /// If page flags cannot be read. A process that cannot be read has a result that says so.
@@ -214,7 +214,7 @@ impl ProcessWaste {
 }
 
 impl MappingWaste {
-    /// Adds a folio, whose pages of zeroes are known, to the bytes that folios of each size would keep.
+    /// Adds a folio to `kept_bytes`. `is_zero` has its pages.
     fn keep(&mut self, is_zero: &[bool], geometry: Geometry) {
         for order in 0..=geometry.pmd_order {
             let nr_pages = 1_usize << order;

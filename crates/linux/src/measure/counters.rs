@@ -90,7 +90,7 @@ fn scaled(count: u64, enabled: u64, running: u64) -> Option<u64> {
 pub struct Counting(Vec<(Counts, Vec<Counter>)>);
 
 impl Counting {
-    /// Starts the counters that the CPU and the system allow. Returns `None` if there are none.
+    /// Starts all counters that the CPU and the system allow; `None` without any.
     #[must_use]
     pub fn start() -> Option<Self> {
         let here = EVENTS.here(&Live);

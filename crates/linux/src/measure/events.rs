@@ -1,4 +1,4 @@
-//! Hardware events by what they count. `events.toml` is the data.
+//! Hardware events for each quantity, by CPU family. `events.toml` is the data.
 
 use std::sync::LazyLock;
 

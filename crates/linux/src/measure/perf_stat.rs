@@ -7,7 +7,7 @@
 //!   -j      {"counter-value" : "1234567.000000", "event" : "cycles:u", ...}
 //! ```
 //!
-//! Owns the formats. `events` owns what an event counts.
+//! Owns the formats. `events` owns the meaning of each event.
 
 use std::collections::BTreeMap;
 
@@ -206,7 +206,7 @@ fn line_of(line: &str) -> Option<Line> {
     }
 }
 
-/// Reads a line of `-x`, whose separator is what follows the number.
+/// Reads a line of `-x`. The separator follows the number.
 fn separated(line: &str) -> Option<Line> {
     let end = line.find(|c: char| !c.is_ascii_digit() && c != '.')?;
     let separator = line[end..].chars().next()?;

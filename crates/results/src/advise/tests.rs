@@ -160,7 +160,7 @@ fn a_program_that_does_not_fit_gets_the_smallest_change_that_makes_it_fit() {
     assert_eq!(best(&all), Some(2));
     assert_eq!(best(&[plain.clone(), with(true, &[0], 2.0), with(true, &[2], 1.0)]), Some(2));
     assert_eq!(best(&[plain.clone(), with(false, &[0], -50.0)]), None);
-    // If it fits as it is, what no longer fits is no advice.
+    // If it fits as it is, folio never advises a change with which it does not.
     let fits = with(true, &[], 0.0);
     assert_eq!(best(&[fits.clone(), with(false, &[0], -50.0)]), None);
     assert_eq!(best(&[fits, with(false, &[0], -50.0), with(true, &[2], -3.0)]), Some(2));
