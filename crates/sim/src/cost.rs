@@ -23,6 +23,7 @@ mod anchor;
 mod bounds;
 mod count;
 mod device;
+mod fault;
 mod latency;
 mod price;
 mod run;
@@ -45,8 +46,10 @@ pub use anchor::{Anchor, MeasuredChange};
 pub use count::Mark;
 pub use count::by_unit;
 pub use device::{Device, Read, Timing};
+pub use fault::{FaultCosts, FaultPrice};
 pub use latency::{Latency, SizeLatency};
 pub use price::ns_each;
+pub(crate) use price::{float, whole_ns};
 pub use run::{BaseSource, BaseTime, cpi_of};
 pub use terms::digits;
 
@@ -145,7 +148,7 @@ impl TimeKind {
     }
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Events {
     pub faults: u64,
     /// Faults that also mapped the cached pages around them.
@@ -153,6 +156,7 @@ pub struct Events {
     pub folios_allocated: u64,
     /// PMD folios of anonymous memory allocated by faults.
     pub pmds_allocated: u64,
+    pub pressure: PressureEvents,
     pub entries_mapped: u64,
     pub batches_mapped: u64,
     pub entries_forked: u64,
@@ -181,7 +185,16 @@ pub struct Events {
     pub has_links: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What allocations did themselves to get memory, without the kernel's daemons.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct PressureEvents {
+    pub folios_evicted: u64,
+    pub pages_reclaimed: u64,
+    pub pages_scanned: u64,
+    pub pages_moved: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SwapEvents {
     /// Whether swap is on a disk; otherwise it is in memory (zram).
     pub is_on_disk: bool,
@@ -192,7 +205,7 @@ pub struct SwapEvents {
     pub page_bytes: u64,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 pub struct ReadEvents {
     /// Reads that the program waited for from the start.
     pub sync_requests: u64,

@@ -41,7 +41,9 @@ pub use cell::Cell;
 pub use error::CellError;
 pub use fitting::{Fitting, Sharing, replay_fitting};
 pub use hardware::clock;
-pub use observers::{detail, programs, regions, requested, sizes, statistics, timeline};
+pub use observers::{
+    detail, fault_times, programs, regions, requested, sizes, statistics, timeline,
+};
 pub use outcome::{Hugetlb, Outcome};
 pub use program::images::Images;
 pub use program::linked::{LINKED_BYTES_MAX, Linked, LinkedChoices, LinkedError};
@@ -55,7 +57,7 @@ pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
-pub const RESULTS_VERSION: u32 = 13;
+pub const RESULTS_VERSION: u32 = 14;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {

@@ -83,7 +83,9 @@ impl Comparison {
     /// An invalid mix.
     pub fn spec(&self, mix: &Mix) -> Result<CellSpec, KernelError> {
         let kernel = self.kernel(mix)?;
-        Ok(CellSpec { kernel, detail_runs_max: 0, has_regions: false, ..self.before.clone() })
+        let (has_regions, has_fault_times) = (false, false);
+        let before = self.before.clone();
+        Ok(CellSpec { kernel, detail_runs_max: 0, has_regions, has_fault_times, ..before })
     }
 
     #[must_use]

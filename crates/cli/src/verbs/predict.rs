@@ -249,9 +249,8 @@ struct OutputArgs {
         require_equals = true,
         conflicts_with_all = ["sweep", "parquet", "time", "runtime"])]
     why: Option<Vec<String>>,
-    /// Also show where the page walks are: the blocks of addresses with the most
-    #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
-    has_regions: bool,
+    #[command(flatten)]
+    also: AlsoArgs,
     /// Find the smallest memory limit (memory.max, without swap) in which the program runs, and what
     /// smaller limits cost in time
     #[arg(long, conflicts_with_all = ["sweep", "why", "cgroup", "report", "csv", "parquet", "time"])]
@@ -274,6 +273,17 @@ struct OutputArgs {
     /// List the kernels, machines and edits, then exit
     #[arg(long, exclusive = true)]
     list: bool,
+}
+
+/// The options that observe more during the replay.
+#[derive(Args, Clone, Copy, Debug)]
+struct AlsoArgs {
+    /// Also show where the page walks are: the blocks of addresses with the most
+    #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
+    has_regions: bool,
+    /// Also show how long page faults take (median, 99%, longest), and what the slowest consist of
+    #[arg(long = "latency", conflicts_with_all = ["sweep", "why"])]
+    has_fault_times: bool,
 }
 
 /// The options that choose how much the table shows.
@@ -436,7 +446,7 @@ impl PredictArgs {
         // Each pass verifies the checksum; the first one starts now.
         let trace = OpenTrace::open(path)?;
         request.check_trace(trace.meta())?;
-        if self.output.has_regions && trace.meta().faults_only {
+        if self.output.also.has_regions && trace.meta().faults_only {
             bail!("--where: this recording has page faults only, and no page walks");
         }
         self.check_outputs(trace.path())?;
@@ -481,7 +491,8 @@ impl PredictArgs {
             nr_cpus: self.program.cpus,
             walks: if self.program.nested { Walks::Nested } else { walks },
             detail: if self.output.report.is_some() { Detail::Drawn } else { Detail::None },
-            has_regions: self.output.has_regions,
+            has_regions: self.output.also.has_regions,
+            has_fault_times: self.output.also.has_fault_times,
             max_work: self.limits.max_work,
             ..sim::ReplayRequest::new(kernels, machines)
         })

@@ -99,6 +99,7 @@ fn a_result_is_checked_for_every_schema() {
     let commands = [
         "predict mix.folio --kernel 6.12,7.2 --machine altra --why --json".to_owned(),
         "predict mix.folio --kernel 6.12 --machine altra --sweep set --json".to_owned(),
+        "predict mix.folio --kernel 6.12 --machine altra --where --latency --json".to_owned(),
         format!("maps {own} --json"),
         format!("maps {own} --diff old.json --json"),
         format!("maps --elf {program} --json"),

@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign, Sub};
 
 /// Atomic read-modify-writes of map counts, by counter. The first mapping of a new anonymous folio
 /// uses plain stores and does not count (F.3.3).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapcountUpdates {
     /// `_mapcount` of one page, one per PTE; zero for large folios with `NO_PAGE_MAPCOUNT`.
     pub pages: u64,

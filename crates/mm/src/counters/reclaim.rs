@@ -33,6 +33,8 @@ pub struct ReclaimCounters {
     pub nr_flushes: u64,
     /// File folios evicted.
     pub nr_evicted_file: u64,
+    /// File folios that background reclaim evicted, among `nr_evicted_file`.
+    pub nr_evicted_kswapd: u64,
     /// Allocations that entered direct reclaim.
     pub allocstall: u64,
     /// Times background reclaim ran.
@@ -73,14 +75,24 @@ pub struct ReclaimCounters {
     pub compact_free_scanned: u64,
     /// Pages that compaction moved to other frames.
     pub pgmigrate_success: u64,
+    /// Pages that direct compaction examined, of both scanners.
+    pub compact_stall_scanned: u64,
+    /// Pages that direct compaction moved, among `pgmigrate_success`.
+    pub compact_stall_moved: u64,
     /// Folios that could not be moved: pinned, or no free block was large enough.
     pub nr_migrate_refused: u64,
 }
 
 impl ReclaimCounters {
+    /// Returns the pages that both scanners of compaction examined.
+    #[must_use]
+    pub const fn compact_scanned(&self) -> u64 {
+        self.compact_migrate_scanned + self.compact_free_scanned
+    }
+
     /// Returns every count with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 36] {
+    pub const fn named(&self) -> [(&'static str, u64); 39] {
         [
             ("pgscan_kswapd", self.pgscan_kswapd),
             ("pgscan_direct", self.pgscan_direct),
@@ -97,6 +109,7 @@ impl ReclaimCounters {
             ("nr_dirtied", self.nr_dirtied),
             ("nr_flushes", self.nr_flushes),
             ("nr_evicted_file", self.nr_evicted_file),
+            ("nr_evicted_kswapd", self.nr_evicted_kswapd),
             ("allocstall", self.allocstall),
             ("kswapd_runs", self.kswapd_runs),
             ("workingset_refault_anon", self.workingset_refault_anon),
@@ -117,6 +130,8 @@ impl ReclaimCounters {
             ("compact_migrate_scanned", self.compact_migrate_scanned),
             ("compact_free_scanned", self.compact_free_scanned),
             ("pgmigrate_success", self.pgmigrate_success),
+            ("compact_stall_scanned", self.compact_stall_scanned),
+            ("compact_stall_moved", self.compact_stall_moved),
             ("nr_migrate_refused", self.nr_migrate_refused),
         ]
     }

@@ -89,8 +89,11 @@ impl Memory {
             return false;
         }
         self.core.counters.reclaim.compact_stall += 1;
+        let before = self.core.counters.reclaim;
         let is_done = self.compact(order);
         let counters = &mut self.core.counters.reclaim;
+        counters.compact_stall_scanned += counters.compact_scanned() - before.compact_scanned();
+        counters.compact_stall_moved += counters.pgmigrate_success - before.pgmigrate_success;
         if is_done {
             counters.compact_success += 1;
             self.core.pressure.deferral.succeeded(order);

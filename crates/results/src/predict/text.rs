@@ -13,6 +13,7 @@
 //! If the user asks which rule makes the difference, the answer (`why`) replaces the table.
 
 mod brief;
+mod fault_times;
 mod fit;
 mod layout;
 mod measures;
@@ -118,6 +119,7 @@ fn write_table(
 ) -> Vec<String> {
     let mut sentences = programs::sentences(&report.rows);
     sentences.extend(regions::sentence(&report.rows));
+    sentences.extend(fault_times::sentence(&report.rows));
     if !sentences.is_empty() {
         let _ = writeln!(out, "\n{}", wrapped(&sentences.join(" "), width, 0));
     }
@@ -129,7 +131,8 @@ fn write_table(
     } else {
         lines.push(brief::section(&report.rows).show_mixed());
     }
-    let more = [programs::section(&report.rows), regions::section(&report.rows)];
+    let rows = &report.rows;
+    let more = [programs::section(rows), regions::section(rows), fault_times::section(rows)];
     lines.extend(more.iter().flatten().map(section::Section::show));
     if depth != Depth::Brief {
         let time = [measures::time(&report.rows), measures::latency(&report.rows)];
@@ -140,6 +143,7 @@ fn write_table(
     }
     out.push('\n');
     let mut below = notes(report);
+    below.extend(fault_times::notes(&report.rows));
     below.extend(notes::run_times(report));
     below.extend(notes::counted(report));
     below.extend(match depth {

@@ -3,8 +3,8 @@
 //! - B1: a cost has the same error wherever it is used. Its terms add up linearly, and in a
 //!   difference of two estimates the error applies only to the difference of the events.
 //! - B2: two costs have independent errors ([`Interval::sum`]).
-//! - B3: an unknown cost is replaced by [`STAND_IN`]'s, with bounds a factor of [`STAND_IN_WITHIN`]
-//!   away.
+//! - B3: an unknown cost is replaced by that of the first of [`STAND_INS`] that has it, with bounds a
+//!   factor of [`STAND_IN_WITHIN`] away.
 //! - B4: the bounds of a run's change also contain the machine's errors ([`TimeErrors`]).
 //! - B5: in an anchored estimate, all user time has one error, that of the slope.
 
@@ -17,8 +17,9 @@ use crate::machine::{Costs, FLOOR_PERCENT, Machine, Quantity, TimeErrors, Unit};
 
 /// Rounding step of a run-time change: 1/10,000 of a percent.
 const PARTS: f64 = 1e4;
-/// The machine that supplies missing costs. It has the most costs.
-const STAND_IN: &str = "cascadelake";
+/// The machines that supply missing costs. The first has the most costs, the second those of memory
+/// pressure.
+const STAND_INS: [&str; 2] = ["cascadelake", "zen5"];
 /// Groups the terms of anchored user time.
 const SLOPE: &str = "slope";
 /// Factor in both directions: machines differ more than measurements do.
@@ -51,17 +52,20 @@ pub(super) fn of_device(costs: &Costs) -> Interval {
 
 /// Returns a substitute for a cost, and its nanoseconds per event. `name` has no `costs.` prefix.
 pub(super) fn stand_in(name: &str) -> Option<(Quantity, f64)> {
-    static COSTS: LazyLock<Option<Costs>> =
-        LazyLock::new(|| Machine::named(STAND_IN).ok().map(|machine| machine.costs));
-    let costs = COSTS.as_ref()?;
-    let cost_of_name =
-        costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
-    let cost = cost_of_name.or_else(|| rate_named(costs, name).map(quantity))?;
-    let ns = ns_each(&cost, costs)?;
-    let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
-    let source =
-        format!("not known; assumed as for {STAND_IN}, within a factor of {STAND_IN_WITHIN}");
-    Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
+    static COSTS: LazyLock<Vec<(&str, Costs)>> = LazyLock::new(|| {
+        let machines = STAND_INS.into_iter().filter_map(|name| Machine::named(name).ok());
+        STAND_INS.into_iter().zip(machines.map(|machine| machine.costs)).collect()
+    });
+    COSTS.iter().find_map(|(machine, costs)| {
+        let cost_of_name =
+            costs.known().find(|(known, _)| *known == name).map(|(_, cost)| cost.clone());
+        let cost = cost_of_name.or_else(|| rate_named(costs, name).map(quantity))?;
+        let ns = ns_each(&cost, costs)?;
+        let Interval { low, high, .. } = Interval::within(cost.value, STAND_IN_WITHIN);
+        let source =
+            format!("not known; assumed as for {machine}, within a factor of {STAND_IN_WITHIN}");
+        Some((Quantity { source, assumed: true, range: Some([low, high]), ..cost }, ns))
+    })
 }
 
 /// Sums the terms of a kind, or all; `None` if one has no bounds. The middle is the sum of the

@@ -5,9 +5,10 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::counters::Counters;
+use largefolio_mm::counters::reclaim::ReclaimCounters;
 use largefolio_mm::ram::{Counted, NR_UNITS};
 
-use super::{Events, SwapEvents};
+use super::{Events, PressureEvents, SwapEvents};
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Mark {
@@ -32,6 +33,7 @@ impl Mark {
             faults_around: now.nr_around - then.nr_around,
             folios_allocated: allocated(now) - allocated(then),
             pmds_allocated: now.thp_fault_alloc - then.thp_fault_alloc,
+            pressure: pressure(&now.reclaim, &then.reclaim),
             entries_mapped: set.saturating_sub(entries_forked),
             batches_mapped: (now.nr_batches_set - then.nr_batches_set)
                 .saturating_sub(now.nr_batches_forked - then.nr_batches_forked),
@@ -60,6 +62,17 @@ impl Mark {
             },
             ..Events::default()
         }
+    }
+}
+
+fn pressure(now: &ReclaimCounters, then: &ReclaimCounters) -> PressureEvents {
+    let evicted =
+        |counters: &ReclaimCounters| counters.nr_evicted_file - counters.nr_evicted_kswapd;
+    PressureEvents {
+        folios_evicted: evicted(now) - evicted(then),
+        pages_reclaimed: now.pgsteal_direct - then.pgsteal_direct,
+        pages_scanned: now.compact_stall_scanned - then.compact_stall_scanned,
+        pages_moved: now.compact_stall_moved - then.compact_stall_moved,
     }
 }
 

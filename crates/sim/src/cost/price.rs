@@ -22,7 +22,7 @@ pub(super) fn ns_of(events: u64, ns_each: f64) -> u64 {
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "above 0, saturates")]
-pub(super) fn whole_ns(ns: f64) -> u64 {
+pub(crate) fn whole_ns(ns: f64) -> u64 {
     ns.round() as u64
 }
 
@@ -33,7 +33,7 @@ pub(super) fn bytes_per_s(rate: &Quantity) -> u64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate has not sixteen digits")]
-pub(super) const fn float(count: u64) -> f64 {
+pub(crate) const fn float(count: u64) -> f64 {
     count as f64
 }
 

@@ -8,7 +8,9 @@ use crate::machine::{Costs, Quantity, UnitBytes, UnitRate};
 
 use super::bounds;
 use super::price::{float, ns_each, ns_of, quantity};
-use super::{Cause, CauseTime, Constant, Estimate, Events, Interval, SwapEvents, Term, Walks};
+use super::{
+    Cause, CauseTime, Constant, Estimate, Events, Interval, PressureEvents, SwapEvents, Term, Walks,
+};
 
 #[derive(Clone, Copy)]
 struct Counted<'a> {
@@ -55,6 +57,7 @@ impl<'a> Sum<'a> {
                     let folios = nr(events.pmds_allocated, "PMD folios");
                     one("host_backing", &costs.host_backing, folios);
                 }
+                self.pressure(&events.pressure);
             }
             Cause::Map => {
                 if costs.map_batch.is_some() {
@@ -92,6 +95,20 @@ impl<'a> Sum<'a> {
         one("page_mapcount", &costs.page_mapcount, nr(updates.pages, "map counts of pages"));
         one("page_mapcount", &costs.page_mapcount, nr(updates.folios, "map counts of folios"));
         one("owner_word", &costs.owner_word, nr(updates.owner_words, "owner words"));
+    }
+
+    /// Adds the work for free memory, if the machine file has its costs.
+    fn pressure(&mut self, events: &PressureEvents) {
+        let costs = self.costs;
+        let parts = [
+            ("reclaim_folio", &costs.reclaim_folio, nr(events.folios_evicted, "folios evicted")),
+            ("reclaim_page", &costs.reclaim_page, nr(events.pages_reclaimed, "pages reclaimed")),
+            ("compact_scan", &costs.compact_scan, nr(events.pages_scanned, "pages examined")),
+            ("compact_move", &costs.compact_move, nr(events.pages_moved, "pages moved")),
+        ];
+        for (name, cost, counted) in parts.into_iter().filter(|(_, cost, _)| cost.is_some()) {
+            self.single(Cause::Fault, name, cost.as_ref(), counted);
+        }
     }
 
     /// Adds fork's PTEs, batches and PMD entries; the latter as PTEs if they have no own cost.

@@ -43,6 +43,7 @@ fn events() -> Events {
     Events {
         faults: 10,
         faults_around: 4,
+        pressure: PressureEvents::default(),
         entries_mapped: 100,
         entries_forked: 3,
         batches_unmapped: 2,
@@ -90,6 +91,30 @@ fn kind(walks: u64, own: [u64; 3], host: [u64; 3]) -> KindCounters {
 
 fn updates([pages, folios, owner_words]: [u64; 3]) -> MapcountUpdates {
     MapcountUpdates { pages, folios, owner_words }
+}
+
+#[test]
+fn memory_pressure_has_a_time_if_the_machine_file_has_its_costs() {
+    let pressure = PressureEvents {
+        folios_evicted: 3,
+        pages_reclaimed: 50,
+        pages_scanned: 7_000,
+        pages_moved: 11,
+    };
+    let costs = Costs {
+        reclaim_folio: Some(quantity(600.0, Unit::Ns)),
+        reclaim_page: Some(quantity(100.0, Unit::Ns)),
+        compact_scan: Some(quantity(2.0, Unit::Ns)),
+        compact_move: Some(quantity(3.0, Unit::Us)),
+        ..costs()
+    };
+    let ns = |pressure, costs: &Costs| {
+        let estimate = Estimate::new(&Events { pressure, ..events() }, costs, Walks::Native);
+        estimate.causes[&Cause::Fault].ns.unwrap()
+    };
+    let without = ns(PressureEvents::default(), &costs);
+    assert_eq!(ns(pressure, &costs) - without, 1_800 + 5_000 + 14_000 + 33_000);
+    assert_eq!(ns(pressure, &self::costs()), without);
 }
 
 #[test]

@@ -222,6 +222,16 @@ pub struct Costs {
     /// What a virtual machine's host adds to the first touch of a PMD folio whose memory it had
     /// taken back. If absent, no host takes memory back.
     pub host_backing: Option<Quantity>,
+    /// A clean folio of a file that an allocation reclaims, without its pages. If absent, estimates
+    /// omit the time that allocations spend on reclaim.
+    pub reclaim_folio: Option<Quantity>,
+    /// A page of such a folio.
+    pub reclaim_page: Option<Quantity>,
+    /// A page that compaction examines. If absent, estimates omit the time that allocations spend
+    /// on compaction, except for copying.
+    pub compact_scan: Option<Quantity>,
+    /// A page that compaction moves, without the copy.
+    pub compact_move: Option<Quantity>,
     /// Setting PTEs of one folio together, regardless of their number. If absent, `map_entry`
     /// includes it.
     pub map_batch: Option<Quantity>,
@@ -342,6 +352,10 @@ quantities! {
     fault_around: Time,
     folio_alloc: Time,
     host_backing: Time,
+    reclaim_folio: Time,
+    reclaim_page: Time,
+    compact_scan: Time,
+    compact_move: Time,
     map_batch: Time,
     map_entry: Time,
     fork_entry: Time,

@@ -23,6 +23,7 @@ use crate::gaps::Met;
 use crate::replay::error::CellError;
 use crate::replay::hardware::Hardware;
 use crate::replay::hardware::clock::{Clock, Sleeper};
+use crate::replay::observers::fault_times::FaultWork;
 use crate::replay::observers::keeper::Keeper;
 use crate::replay::observers::programs::Programs;
 use crate::replay::observers::reads::Reads;
@@ -57,6 +58,7 @@ pub struct Cell {
     pub(crate) counted: Counted,
     pub(crate) pictures: Option<Box<Keeper>>,
     pub(crate) regions: Option<Box<RegionCounter>>,
+    pub(crate) fault_work: Option<Box<FaultWork>>,
     pub(crate) meter: Meter,
     /// Share of free memory in blocks smaller than each folio size at the start, in thousandths.
     pub(crate) unusable: BTreeMap<u64, u64>,
@@ -148,6 +150,7 @@ impl Cell {
         cell.counted.tenths = Tenths::of(meta.nr_rows_before(), meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
         cell.regions = cell.spec.has_regions.then(Box::default);
+        cell.fault_work = cell.spec.has_fault_times.then(Box::default);
         cell.pictures = (runs_max > 0).then(|| Box::new(Keeper::new(runs_max, meta)));
         let is_recorded_here = cell.spec.machine.cpu.as_deref() == Some(meta.machine.as_str());
         cell.measured = match &meta.attached {
@@ -202,6 +205,7 @@ impl Cell {
             counted: Counted::new(&spec, meta),
             pictures: None,
             regions: None,
+            fault_work: None,
             meter: Meter::default(),
             unusable: BTreeMap::new(),
             cgroups: Cgroups::default(),

@@ -28,6 +28,8 @@ impl Cell {
         self.hardware.charge_all();
         let detail = self.take_detail();
         let regions = self.regions.take().map(|regions| regions.finish(&self.meta));
+        let costs = &self.spec.machine.costs;
+        let fault_times = self.fault_work.take().map(|work| work.finish(costs, &self.meta));
         let events = self.events();
         let estimate = self.estimate(&events);
         let latency = self.latency();
@@ -84,6 +86,7 @@ impl Cell {
             page_table_bytes: self.counted.largest.page_table_bytes,
             detail,
             regions,
+            fault_times,
         }
     }
 

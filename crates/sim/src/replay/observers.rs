@@ -6,6 +6,7 @@
 pub(crate) mod causes;
 pub(crate) mod charges;
 pub mod detail;
+pub mod fault_times;
 pub(crate) mod keeper;
 pub mod programs;
 pub(crate) mod reads;
@@ -91,7 +92,7 @@ impl Cell {
         if let Some(keeper) = &mut self.pictures {
             keeper.restart(Counted::of(&self.counted.base.counters));
         }
-        self.restart_regions();
+        self.restart_counts();
     }
 
     /// Drops the times of faults and reads before the recording, but keeps their effects.
@@ -100,12 +101,15 @@ impl Cell {
         if let Some(keeper) = &mut self.pictures {
             keeper.begin(Counted::of(&self.counted.base.counters), references);
         }
-        self.restart_regions();
+        self.restart_counts();
     }
 
-    fn restart_regions(&mut self) {
+    fn restart_counts(&mut self) {
         if let Some(regions) = &mut self.regions {
             regions.restart();
+        }
+        if let Some(work) = &mut self.fault_work {
+            work.restart();
         }
     }
 

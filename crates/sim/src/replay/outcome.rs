@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::gaps::Gap;
 use crate::replay::observers::detail::Detail;
+use crate::replay::observers::fault_times::FaultTimes;
 use crate::replay::observers::programs::ManyProcesses;
 use crate::replay::observers::regions::Regions;
 use crate::replay::observers::requested::RequestedSizes;
@@ -215,4 +216,7 @@ pub struct Outcome {
     /// Where the page walks are, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Regions>,
+    /// How long page faults take, if requested.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault_times: Option<FaultTimes>,
 }

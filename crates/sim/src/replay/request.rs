@@ -83,6 +83,8 @@ pub struct ReplayRequest {
     pub detail: Detail,
     /// Whether results say where the page walks are.
     pub has_regions: bool,
+    /// Whether results say how long page faults take.
+    pub has_fault_times: bool,
     /// Multiple of the default budget for work and state.
     pub max_work: u64,
 }
@@ -189,6 +191,7 @@ impl ReplayRequest {
             walks: Walks::Native,
             detail: Detail::None,
             has_regions: false,
+            has_fault_times: false,
             max_work: 1,
         }
     }
@@ -376,6 +379,7 @@ impl ReplayRequest {
             walks: self.walks,
             detail_runs_max,
             has_regions: self.has_regions,
+            has_fault_times: self.has_fault_times,
             budget: Budget::times(self.max_work),
             ..CellSpec::new(kernel.clone(), machine.clone())
         }

@@ -229,6 +229,7 @@ impl Cell {
         let HardwareThread { process, space, .. } = self.hardware[slot];
         let mm = self.program.spaces[space].mm;
         let (faults, before) = (self.faults_so_far(), self.before_touch());
+        let start = self.before_fault();
         let addr = vpn.vaddr(self.page());
         let touched = self.change(|memory| memory.touch(mm, addr, kind.mm));
         self.count_pictures();
@@ -245,6 +246,7 @@ impl Cell {
             self.check_budget(process)?;
         }
         self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);
+        self.count_fault(slot, recorded, start);
         let is_written = touched.outcome != fault::FaultOutcome::Hit;
         let walk = self.walk_of(slot, vpn, &touched.leaf);
         self.fill(slot, kind.side, &Walk { link, is_written, ..walk });

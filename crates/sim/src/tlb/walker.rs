@@ -95,7 +95,7 @@ impl Default for WalkerConfig {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Lines {
     /// In the L2 cache or closer.
     pub l2: u64,
@@ -111,7 +111,7 @@ impl std::ops::AddAssign for Lines {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct KindCounters {
     pub walks: u64,
     pub pmd_walks: u64,
@@ -129,7 +129,7 @@ impl std::ops::AddAssign for KindCounters {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WalkCounters {
     /// Data walks that start after the walk for the load of their address.
     pub chained: KindCounters,

@@ -9,6 +9,7 @@ mod budget;
 mod cells;
 mod cgroup;
 mod detail;
+mod fault_times;
 mod faults;
 mod files;
 mod gaps;

@@ -244,7 +244,7 @@ fn scale(lines: &[SectionLine]) -> Scale {
         Values::Counts(_) | Values::Ratios(_) | Values::Shares(_) | Values::Texts(_) => None,
     };
     let max = lines.iter().filter_map(values).max().unwrap_or(0);
-    match lines.first().map(|line| &line.values) {
+    match lines.iter().map(|line| &line.values).find(|values| values.has_section_unit()) {
         Some(Values::Times(_)) => Scale::of_ns(max),
         _ => Scale::of_bytes(max),
     }

@@ -141,7 +141,10 @@ impl RegionCounter {
     }
 }
 
-fn place_of(space: &AddressSpace, addr: u64) -> (AreaKind, Option<FileId>) {
+/// What an address belongs to: the kind of area, and the mapped file.
+pub(super) type Place = (AreaKind, Option<FileId>);
+
+pub(super) fn place_of(space: &AddressSpace, addr: u64) -> Place {
     let Some(segment) = space.segments.find(addr) else { return (AreaKind::Private, None) };
     match segment.file {
         Some((file, _)) => (AreaKind::File, Some(file)),

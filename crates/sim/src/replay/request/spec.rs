@@ -63,6 +63,8 @@ pub struct CellSpec {
     pub detail_runs_max: u32,
     /// Whether the outcome says where the page walks are.
     pub has_regions: bool,
+    /// Whether the outcome says how long page faults take.
+    pub has_fault_times: bool,
     pub budget: Budget,
 }
 
@@ -93,6 +95,7 @@ impl CellSpec {
             anchor: None,
             detail_runs_max: 0,
             has_regions: false,
+            has_fault_times: false,
             budget: Budget::default(),
         }
     }
