@@ -281,7 +281,8 @@ struct AlsoArgs {
     /// Also show where the page walks are: the blocks of addresses with the most
     #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
     has_regions: bool,
-    /// Also show how long page faults take (median, 99%, longest), and what the slowest consist of
+    /// Also show how long page faults take (median, 99%, longest), and where the time of the slowest
+    /// goes
     #[arg(long = "latency", conflicts_with_all = ["sweep", "why"])]
     has_fault_times: bool,
 }

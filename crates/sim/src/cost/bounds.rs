@@ -3,8 +3,8 @@
 //! - B1: a cost has the same error wherever it is used. Its terms add up linearly, and in a
 //!   difference of two estimates the error applies only to the difference of the events.
 //! - B2: two costs have independent errors ([`Interval::sum`]).
-//! - B3: an unknown cost is replaced by that of the first of [`STAND_INS`] that has it, with bounds a
-//!   factor of [`STAND_IN_WITHIN`] away.
+//! - B3: an unknown cost is replaced by another machine's, the first of [`STAND_INS`] with this cost.
+//!   Its bounds are a factor of [`STAND_IN_WITHIN`] away.
 //! - B4: the bounds of a run's change also contain the machine's errors ([`TimeErrors`]).
 //! - B5: in an anchored estimate, all user time has one error, that of the slope.
 

@@ -24,6 +24,7 @@ use crate::replay::cell::Cell;
 use crate::replay::hardware::{HardwareThread, Reference, Slot, walk_of};
 use crate::replay::observers::causes::FaultMark;
 use crate::replay::observers::detail::{Detail, Origin};
+use crate::replay::observers::fault_times::{FaultStart, Seen};
 use crate::replay::observers::keeper::Counted;
 use crate::replay::observers::reads::{Pages, Wait, requests};
 use crate::tlb;
@@ -117,6 +118,26 @@ impl Cell {
         let Some(regions) = &mut self.regions else { return };
         let HardwareThread { program, space, .. } = self.hardware[slot];
         regions.count((program, &self.program.spaces[space]), addr, side, is_fault);
+    }
+
+    pub(crate) fn before_fault(&self) -> Option<Box<FaultStart>> {
+        let start = || FaultStart { mark: self.mark(), reads: self.counted.reads.counts() };
+        self.fault_work.is_some().then(|| Box::new(start()))
+    }
+
+    /// Counts the work since `start`, if there was any.
+    pub(crate) fn count_fault(&mut self, slot: Slot, addr: u64, start: Option<Box<FaultStart>>) {
+        let reads = self.counted.reads.counts();
+        let rules = self.memory.rules();
+        let Some(events) = start.and_then(|it| it.work_until(&self.mark(), &reads, rules)) else {
+            return;
+        };
+        let HardwareThread { program, space, .. } = self.hardware[slot];
+        let references = self.hardware.nr_references;
+        let seen = Seen::at((program, &self.program.spaces[space]), addr, references);
+        if let Some(work) = &mut self.fault_work {
+            work.count(events, seen);
+        }
     }
 
     pub(crate) fn take_detail(&mut self) -> Option<Detail> {

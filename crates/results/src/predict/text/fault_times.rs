@@ -1,4 +1,4 @@
-//! How long page faults take, and what the slowest consist of.
+//! How long page faults take, and the parts of the slowest.
 
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::Outcome;

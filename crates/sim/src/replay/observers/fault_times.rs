@@ -1,4 +1,4 @@
-//! How long page faults take, and what the longest ones consist of.
+//! How long page faults take, and the parts of the longest.
 //!
 //! Kept only if [`super::CellSpec::has_fault_times`] asks for it. A fault's work is the difference
 //! of the memory manager's counters, plus its waits for reads. Faults with the same work take the
@@ -9,6 +9,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::reclaim::SwapDevice;
 use largefolio_trace::Meta;
 use serde::Serialize;
@@ -16,11 +17,10 @@ use serde::Serialize;
 use crate::cost::{Events, FaultCosts, FaultPrice, Mark, ReadEvents, SwapEvents, float, whole_ns};
 use crate::interval::Interval;
 use crate::machine::Costs;
-use crate::replay::cell::Cell;
-use crate::replay::hardware::{HardwareThread, Slot};
 use crate::replay::observers::detail::AreaKind;
 use crate::replay::observers::programs::ProgramNr;
 use crate::replay::observers::regions::{Place, place_of};
+use crate::replay::program::space::AddressSpace;
 
 /// Faults of further kinds are counted without a time. Only waits have so many values.
 const NR_KINDS_MAX: usize = 1 << 16;
@@ -76,12 +76,13 @@ const NR_LONGEST: usize = 16;
 
 /// The counters before a fault.
 pub(crate) struct FaultStart {
-    mark: Mark,
-    reads: ReadEvents,
+    pub(crate) mark: Mark,
+    pub(crate) reads: ReadEvents,
 }
 
+/// Faults with the same work: how many, and where the first one was.
 #[derive(Clone, Copy, Debug)]
-struct Seen {
+pub(crate) struct Seen {
     nr: u64,
     references: u64,
     program: ProgramNr,
@@ -100,7 +101,7 @@ impl FaultWork {
         *self = Self::default();
     }
 
-    fn count(&mut self, events: Events, seen: Seen) {
+    pub(crate) fn count(&mut self, events: Events, seen: Seen) {
         if let Some(known) = self.kinds.get_mut(&events) {
             known.nr += 1;
         } else if self.kinds.len() < NR_KINDS_MAX {
@@ -135,6 +136,14 @@ impl FaultWork {
 }
 
 impl Seen {
+    pub(crate) fn at(
+        (program, space): (ProgramNr, &AddressSpace),
+        address: u64,
+        references: u64,
+    ) -> Self {
+        Self { nr: 1, references, program, address, place: place_of(space, address) }
+    }
+
     fn long_fault(self, price: &FaultPrice, meta: &Meta) -> LongFault {
         let Self { nr, references, program, address, place: (kind, file) } = self;
         let file = file.and_then(|file| meta.files.get(file as usize));
@@ -197,68 +206,60 @@ fn bucket(ns: f64) -> u64 {
     whole_ns(ns).checked_next_power_of_two().unwrap_or(u64::MAX)
 }
 
-impl Cell {
-    pub(crate) fn before_fault(&self) -> Option<Box<FaultStart>> {
-        let start = || FaultStart { mark: self.mark(), reads: self.counted.reads.counts() };
-        self.fault_work.is_some().then(|| Box::new(start()))
-    }
-
-    /// Counts the work since `start`, if there was any.
-    pub(crate) fn count_fault(&mut self, slot: Slot, address: u64, start: Option<Box<FaultStart>>) {
-        let Some(start) = start else { return };
-        let reads = waits(&self.counted.reads.counts(), &start.reads);
-        let now = self.mark();
-        if now.counters.pgfault == start.mark.counters.pgfault && reads == ReadEvents::default() {
-            return;
+impl FaultStart {
+    /// Returns the work since the start; `None` if there was none.
+    pub(crate) fn work_until(
+        &self,
+        now: &Mark,
+        reads: &ReadEvents,
+        rules: &Rules,
+    ) -> Option<Events> {
+        let read = waits(reads, &self.reads);
+        let has_faulted = now.counters.pgfault > self.mark.counters.pgfault;
+        if !has_faulted && read == ReadEvents::default() {
+            return None;
         }
-        let events = self.events_of_fault(&now, &start.mark, reads);
-        let HardwareThread { program, space, .. } = self.hardware[slot];
-        let place = place_of(&self.program.spaces[space], address);
-        let references = self.hardware.nr_references;
-        if let Some(work) = &mut self.fault_work {
-            work.count(events, Seen { nr: 1, references, program, address, place });
-        }
-    }
-
-    fn events_of_fault(&self, now: &Mark, before: &Mark, read: ReadEvents) -> Events {
-        let page_bytes = self.page().bytes();
-        let events = now.since(before, page_bytes);
-        let is_on_disk = self.memory.rules().reclaim.swap_device == SwapDevice::Disk;
-        let moved = |mark: &Mark| {
-            mark.counters.reclaim.pgmigrate_success - mark.counters.reclaim.compact_stall_moved
-        };
-        let mut by_daemons = (moved(now) - moved(before)) * page_bytes;
-        let mut copied = events.copied;
-        for bytes in copied.values_mut() {
-            let less = (*bytes).min(by_daemons);
-            *bytes -= less;
-            by_daemons -= less;
-        }
-        copied.retain(|_, bytes| *bytes > 0);
-        Events { read, copied, swap: SwapEvents { is_on_disk, ..events.swap }, ..events }
+        let page_bytes = rules.page.bytes();
+        let events = now.since(&self.mark, page_bytes);
+        let is_on_disk = rules.reclaim.swap_device == SwapDevice::Disk;
+        let by_daemons = moved_by_daemons(now) - moved_by_daemons(&self.mark);
+        let copied = less(events.copied, by_daemons * page_bytes);
+        Some(Events { read, copied, swap: SwapEvents { is_on_disk, ..events.swap }, ..events })
     }
 }
 
-/// Returns the waits since `before`. Reads ahead do not wait.
+const fn moved_by_daemons(mark: &Mark) -> u64 {
+    mark.counters.reclaim.pgmigrate_success - mark.counters.reclaim.compact_stall_moved
+}
+
+/// Takes `bytes` away, from the smallest units first: compaction mostly moves small folios.
+fn less(mut copied: BTreeMap<u64, u64>, mut bytes: u64) -> BTreeMap<u64, u64> {
+    for copied in copied.values_mut() {
+        let taken = bytes.min(*copied);
+        *copied -= taken;
+        bytes -= taken;
+    }
+    copied.retain(|_, bytes| *bytes > 0);
+    copied
+}
+
+/// Returns the waits since `before`, the default without any. Reads ahead do not wait.
 fn waits(now: &ReadEvents, before: &ReadEvents) -> ReadEvents {
     let since = |now: Option<u64>, before: Option<u64>| Some(rounded(now?.saturating_sub(before?)));
+    let [late_ns, queue_ns] =
+        [since(now.late_ns, before.late_ns), since(now.queue_ns, before.queue_ns)];
+    let sync_requests = now.sync_requests - before.sync_requests;
+    if sync_requests == 0 && late_ns.unwrap_or(0) == 0 && queue_ns.unwrap_or(0) == 0 {
+        return ReadEvents::default();
+    }
     ReadEvents {
-        sync_requests: now.sync_requests - before.sync_requests,
+        sync_requests,
         sync_bytes: now.sync_bytes - before.sync_bytes,
         async_requests: 0,
         async_bytes: 0,
-        late_waits: since(now.late_waits, before.late_waits),
-        queue_ns: since(now.queue_ns, before.queue_ns),
-        late_ns: since(now.late_ns, before.late_ns),
-    }
-    .or_none()
-}
-
-impl ReadEvents {
-    /// Returns the default if nothing was read and nothing waited.
-    fn or_none(self) -> Self {
-        let has_waited = [self.late_ns, self.queue_ns].iter().any(|ns| ns.is_some_and(|ns| ns > 0));
-        if self.sync_requests > 0 || has_waited { self } else { Self::default() }
+        late_waits: None,
+        queue_ns,
+        late_ns,
     }
 }
 

@@ -141,7 +141,7 @@ impl RegionCounter {
     }
 }
 
-/// What an address belongs to: the kind of area, and the mapped file.
+/// The area of an address: its kind, and the mapped file.
 pub(super) type Place = (AreaKind, Option<FileId>);
 
 pub(super) fn place_of(space: &AddressSpace, addr: u64) -> Place {
