@@ -2,7 +2,8 @@
 //!
 //! Reading order: [`result`] (the result and its JSON schema), [`verdict`] (which column is best),
 //! [`text`] (the terminal table), [`tidy`] (CSV), [`table`] (the data frame) and [`parquet`] (its
-//! file), `page`, `counted` (hardware counters), `labels` (column names), `sums`, [`sweep`] (data
+//! file), `page`, `counted` (hardware counters), `labels` and `places` (names of columns, memory and code), `gains` and
+//! [`functions`] (where page walks are), `sums`, [`sweep`] (data
 //! sets of many results).
 //!
 //! This module counts nothing: every number comes from `sim`. A format may omit numbers and derive
@@ -10,10 +11,13 @@
 //! kernel.
 
 mod counted;
+pub mod functions;
+mod gains;
 pub(crate) mod gaps;
 mod labels;
 mod page;
 pub mod parquet;
+mod places;
 pub mod result;
 mod sums;
 pub mod sweep;

@@ -224,6 +224,9 @@ struct ProgramArgs {
     anchor: bool,
 }
 
+/// Where distributions keep programs and libraries.
+const PROGRAMS: &str = "/usr";
+
 /// How much work the prediction may take.
 #[derive(Args, Debug)]
 #[command(next_help_heading = "Limits")]
@@ -276,11 +279,16 @@ struct OutputArgs {
 }
 
 /// The options that observe more during the replay.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 struct AlsoArgs {
-    /// Also show where the page walks are: the blocks of addresses with the most
+    /// Also show where the page walks are: the addresses and the code with the most, and the regions
+    /// that save most of them in another column
     #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
     has_regions: bool,
+    /// As root, also read the names of functions from this file, or from files below this directory,
+    /// besides /usr; may be repeated
+    #[arg(long, value_name = "PATH", requires = "has_regions")]
+    symbols: Vec<PathBuf>,
     /// Also show how long page faults take (median, 99%, longest), and where the time of the slowest
     /// goes
     #[arg(long = "latency", conflicts_with_all = ["sweep", "why"])]
@@ -441,7 +449,8 @@ impl PredictArgs {
         if !self.program.anchor {
             let anchor_file = anchor::path_of(path);
             let kept = anchor_file.exists().then_some(anchor_file);
-            let read: Vec<PathBuf> = [path.to_owned()].into_iter().chain(kept).collect();
+            let read = [path.to_owned()].into_iter().chain(kept).chain(self.with_names());
+            let read: Vec<PathBuf> = read.collect();
             confined::to(&read, self.results());
         }
         // Each pass verifies the checksum; the first one starts now.
@@ -457,6 +466,13 @@ impl PredictArgs {
         }
         console::remark(anchor::apply(&trace, specs).as_slice());
         Ok((trace, None))
+    }
+
+    /// Returns the files and directories that may have the names of functions.
+    fn with_names(&self) -> impl Iterator<Item = PathBuf> {
+        let also = &self.output.also;
+        let system = also.has_regions.then(|| PathBuf::from(PROGRAMS));
+        system.into_iter().chain(also.symbols.iter().cloned())
     }
 
     fn results(&self) -> impl Iterator<Item = &Path> {

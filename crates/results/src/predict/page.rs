@@ -1,5 +1,5 @@
 //! A prediction's page. Its sections: `glance`, `folios`, `strips`, `tlb`, `curve` (TLBs of
-//! every size), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`),
+//! every size), `walks` (where they are), `over_time`, `processes`, `waterfall` and `why` (both drawn by `steps`),
 //! `refusals`, `numbers`, `sources`.
 
 mod curve;
@@ -14,6 +14,7 @@ mod sources;
 mod steps;
 mod strips;
 mod tlb;
+mod walks;
 mod waterfall;
 mod why;
 
@@ -73,6 +74,10 @@ fn sections(report: &PredictResult) -> Vec<Section> {
     }
     if rows.iter().any(|row| !row.tlb.is_empty()) {
         sections.push(section("tlb", "TLB misses", Basis::Counted, "", tlb::figures(rows)));
+    }
+    if let Some(body) = walks::figures(report) {
+        let title = "Where faults and page walks are";
+        sections.push(section("where", title, Basis::Counted, walks::LEAD, body));
     }
     if let Some(body) = over_time::figures(rows) {
         sections.push(section("time-line", "Over the trace", Basis::Counted, "", body));

@@ -3,7 +3,8 @@
 //! Invariants:
 //! - I1: `reference < rows.len()` if any rows exist.
 //! - I2: nothing depends on when or where the replay ran: the same trace, rules and command line
-//!   give the same result, byte for byte.
+//!   give the same result, byte for byte. Only `functions` needs the program's files, which must be
+//!   the recorded versions.
 //!
 //! `schemas/predict.json` describes the JSON: `folio schema predict`. Counts are exact integers;
 //! everything under `estimate` is estimated. Keys have the order of the types here and in
@@ -19,6 +20,7 @@ use largefolio_trace::{Attached, Meta};
 use serde::{Deserialize, Serialize};
 
 use crate::predict::counted::Counted;
+use crate::predict::functions::Functions;
 use crate::predict::verdict::{Goal, Verdict, sentences};
 
 pub const SCHEMA_VERSION: u32 = 2;
@@ -194,6 +196,9 @@ pub struct PredictResult {
     /// Memory limits of the program, per row; `None` unless requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fit: Option<Vec<Fit>>,
+    /// Functions on the pages of code with the most walks; empty unless requested.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<Functions>,
 }
 
 /// Facts and wishes for a result, besides its rows.
@@ -204,6 +209,7 @@ pub struct Options {
     pub run_time_ns: Option<f64>,
     pub why: Option<Vec<Why>>,
     pub fit: Option<Vec<Fit>>,
+    pub functions: Vec<Functions>,
     pub unfit: Vec<Absent>,
     pub not_replayed: Vec<Absent>,
 }
@@ -220,7 +226,7 @@ impl PredictResult {
         mut rows: Vec<Outcome>,
         options: Options,
     ) -> Self {
-        let Options { goal, run_time_ns, why, fit, unfit, not_replayed } = options;
+        let Options { goal, run_time_ns, why, fit, functions, unfit, not_replayed } = options;
         if let Some(ns) = run_time_ns {
             for row in &mut rows {
                 row.estimate.run = BaseTime::given(ns);
@@ -248,6 +254,7 @@ impl PredictResult {
             not_replayed,
             why,
             fit,
+            functions,
         }
     }
 

@@ -118,7 +118,7 @@ fn write_table(
     out: &mut String,
 ) -> Vec<String> {
     let mut sentences = programs::sentences(&report.rows);
-    sentences.extend(regions::sentence(&report.rows));
+    sentences.extend(regions::sentences(&report.rows));
     sentences.extend(fault_times::sentence(&report.rows));
     if !sentences.is_empty() {
         let _ = writeln!(out, "\n{}", wrapped(&sentences.join(" "), width, 0));
@@ -132,8 +132,9 @@ fn write_table(
         lines.push(brief::section(&report.rows).show_mixed());
     }
     let rows = &report.rows;
-    let more = [programs::section(rows), regions::section(rows), fault_times::section(rows)];
-    lines.extend(more.iter().flatten().map(section::Section::show));
+    lines.extend(programs::section(rows).iter().map(section::Section::show));
+    lines.extend(regions::sections(report).iter().map(section::Section::show));
+    lines.extend(fault_times::section(rows).iter().map(section::Section::show));
     if depth != Depth::Brief {
         let time = [measures::time(&report.rows), measures::latency(&report.rows)];
         lines.extend(time.iter().map(section::Section::show));

@@ -27,6 +27,7 @@ use crate::replay::observers::detail::{Detail, Origin};
 use crate::replay::observers::fault_times::{FaultStart, Seen};
 use crate::replay::observers::keeper::Counted;
 use crate::replay::observers::reads::{Pages, Wait, requests};
+use crate::replay::observers::regions::CountedWalk;
 use crate::tlb;
 use crate::tlb::curve::Then;
 use crate::tlb::{Lookup, Side, Walk};
@@ -116,8 +117,9 @@ impl Cell {
 
     pub(crate) fn count_region(&mut self, slot: Slot, addr: u64, side: Side, is_fault: bool) {
         let Some(regions) = &mut self.regions else { return };
-        let HardwareThread { program, space, .. } = self.hardware[slot];
-        regions.count((program, &self.program.spaces[space]), addr, side, is_fault);
+        let HardwareThread { thread, program, space, .. } = self.hardware[slot];
+        let walk = CountedWalk { thread, program, addr, side, is_fault };
+        regions.count(walk, &self.program.spaces[space]);
     }
 
     pub(crate) fn before_fault(&self) -> Option<Box<FaultStart>> {

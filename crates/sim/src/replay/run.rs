@@ -98,11 +98,12 @@ impl Cell {
         }
     }
 
-    /// Serves rows of one thread from the TLB and returns their number: 0 with TLB curves, because
-    /// the stacks must see every row, and if references to files are counted.
+    /// Serves rows of one thread from the TLB and returns their number: 0 with TLB curves or regions,
+    /// which must see every row, and if references to files are counted.
     fn serve(&mut self, batch: &Batch, rows: Range<usize>) -> usize {
         let slot = batch.threads().get(rows.start).and_then(|&id| self.hardware.slot_of(id));
-        let Some(slot) = slot.filter(|_| !self.counted.met.counts_references()) else { return 0 };
+        let sees_all = self.regions.is_some() || self.counted.met.counts_references();
+        let Some(slot) = slot.filter(|_| !sees_all) else { return 0 };
         let epoch = self.program.spaces[self.hardware[slot].space].epoch;
         let cpu = self.hardware.run(slot);
         if cpu.stacks.is_some() {
@@ -166,6 +167,9 @@ impl Cell {
         self.hardware.nr_references += count;
         if self.counted.met.counts_references() {
             self.count_file(slot, addr, count);
+        }
+        if let (Side::Instruction, Some(regions)) = (kind.side, &mut self.regions) {
+            regions.execute(thread, addr);
         }
         let cpu = self.hardware.run(slot);
         cpu.tlb.bring_in(kind.side, addr / REFERENCE_PAGE_BYTES, count);

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use largefolio_linux::shell;
 use largefolio_results::anchor::{self, AnchorRequest};
 use largefolio_results::figures::printable;
+use largefolio_results::predict::functions::Named;
 use largefolio_results::predict::{
     Absent, Depth, Goal, Options, PredictResult, Settings, TraceInfo,
 };
@@ -83,7 +84,10 @@ impl ReplayPlan {
         };
         let fit = self.has_fit.then(|| self.fit(&specs)).transpose()?;
         let (goal, run_time_ns) = (self.goal, self.run_time_ns);
-        let options = Options { goal, run_time_ns, why, fit, unfit, not_replayed };
+        let named = Named::of(&rows, self.trace.meta());
+        console::remark(&named.missing);
+        let functions = named.functions;
+        let options = Options { goal, run_time_ns, why, fit, functions, unfit, not_replayed };
         let (command_line, settings) = (self.command_line.clone(), self.settings.clone());
         let mut report = PredictResult::new(command_line, trace, settings, rows, options);
         let is_searched =

@@ -1,11 +1,15 @@
-//! Where the page walks and faults are: by block of recorded addresses.
+//! Where the page walks and faults are, and which code causes them.
 //!
-//! Kept only if [`super::CellSpec::has_regions`] asks for it. A block has the same address in every
-//! cell, so columns can be compared.
+//! Kept only if [`super::CellSpec::has_regions`] asks for it. Blocks of memory and pages of code have
+//! the same recorded addresses in every cell, so columns can be compared.
+//!
+//! A data walk belongs to the page of code that its thread executed last: a trace has one row for
+//! several instructions on a page, so functions that share a page are not told apart.
 
 use std::collections::HashMap;
 
-use largefolio_trace::{FileId, Meta};
+use largefolio_trace::validate::REFERENCE_PAGE_BYTES;
+use largefolio_trace::{FileId, Meta, ThreadId};
 use serde::Serialize;
 
 use crate::replay::observers::detail::AreaKind;
@@ -16,9 +20,11 @@ use crate::tlb::Side;
 
 /// Blocks of this size: what one PMD entry maps with pages of 4K.
 const BLOCK_SHIFT: u32 = 21;
-/// Blocks in a result, those with the most walks.
+/// Code is counted in pages of this size, as traces have it.
+pub const CODE_BYTES: u64 = REFERENCE_PAGE_BYTES;
+/// Blocks and pages of code in a result, those with the most walks.
 const NR_BLOCKS_MAX: usize = 1 << 12;
-/// More blocks are not told apart.
+/// Further blocks and pages of code are not counted.
 const NR_COUNTED_MAX: usize = 1 << 20;
 
 /// Where the walks and faults of a cell are.
@@ -34,6 +40,25 @@ pub struct Regions {
     pub nr_for_nine_tenths: u64,
     /// The blocks with the most walks, in descending order.
     pub blocks: Vec<Block>,
+    /// The pages of code with the most walks, in descending order.
+    pub code: Vec<CodePage>,
+}
+
+/// The walks and faults that a page of code causes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CodePage {
+    /// Number of the program, as in `processes.programs`.
+    pub program: ProgramNr,
+    /// Recorded address.
+    pub start: u64,
+    /// The mapped file; empty for generated code.
+    pub path: String,
+    /// The page's position in the file, in bytes.
+    pub pos: u64,
+    pub data_walks: u64,
+    /// For the page itself.
+    pub instruction_walks: u64,
+    pub faults: u64,
 }
 
 /// What happened in a block of addresses.
@@ -68,39 +93,96 @@ struct Counted {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct RegionCounter(HashMap<(ProgramNr, u64), Counted>);
+pub(crate) struct RegionCounter {
+    blocks: HashMap<(ProgramNr, u64), Counted>,
+    code: HashMap<(ProgramNr, u64), CountedCode>,
+    /// The address that each thread executed last.
+    executed: Vec<u64>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct CountedCode {
+    file: Option<FileId>,
+    pos: u64,
+    /// By side.
+    walks: [u64; 2],
+    faults: u64,
+}
+
+/// A page walk, and the fault behind it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedWalk {
+    pub(crate) thread: ThreadId,
+    pub(crate) program: ProgramNr,
+    pub(crate) addr: u64,
+    pub(crate) side: Side,
+    pub(crate) is_fault: bool,
+}
 
 impl RegionCounter {
     pub(crate) fn restart(&mut self) {
-        self.0.clear();
+        self.blocks.clear();
+        self.code.clear();
     }
 
-    /// Counts a walk for `addr`, and a fault if the page had no entry.
-    pub(crate) fn count(
-        &mut self,
-        (program, space): (ProgramNr, &AddressSpace),
-        addr: u64,
-        side: Side,
-        is_fault: bool,
-    ) {
-        let key = (program, addr >> BLOCK_SHIFT);
-        if self.0.len() >= NR_COUNTED_MAX && !self.0.contains_key(&key) {
-            return;
+    /// Notes the code that a thread executes.
+    pub(crate) fn execute(&mut self, thread: ThreadId, addr: u64) {
+        let nr = thread as usize;
+        if nr >= self.executed.len() {
+            self.executed.resize(nr + 1, 0);
         }
-        let block = self.0.entry(key).or_insert_with(|| {
+        self.executed[nr] = addr;
+    }
+
+    /// Counts a walk, and a fault if the page had no entry.
+    pub(crate) fn count(&mut self, walk: CountedWalk, space: &AddressSpace) {
+        let CountedWalk { program, addr, side, is_fault, .. } = walk;
+        if let Some(block) = slot(&mut self.blocks, (program, addr >> BLOCK_SHIFT), || {
             let (kind, file) = place_of(space, addr);
             Counted { kind, file, walks: [0; 2], faults: 0 }
-        });
-        block.walks[side as usize] += 1;
-        block.faults += u64::from(is_fault);
+        }) {
+            block.walks[side as usize] += 1;
+            block.faults += u64::from(is_fault);
+        }
+        let executed = self.executed.get(walk.thread as usize).copied().unwrap_or(0);
+        let code = if side == Side::Instruction { addr } else { executed } & !(CODE_BYTES - 1);
+        if let Some(page) = slot(&mut self.code, (program, code), || {
+            let (file, pos) = file_of(space, code).unzip();
+            CountedCode { file, pos: pos.unwrap_or(0), walks: [0; 2], faults: 0 }
+        }) {
+            page.walks[side as usize] += 1;
+            page.faults += u64::from(is_fault);
+        }
     }
 
     pub(crate) fn finish(&self, meta: &Meta) -> Regions {
-        let path = |file: Option<FileId>| {
-            let file = file.and_then(|file| meta.files.get(file as usize));
-            file.map_or_else(String::new, |file| file.path.clone())
+        Regions { code: self.code(meta), ..self.blocks(meta) }
+    }
+
+    fn code(&self, meta: &Meta) -> Vec<CodePage> {
+        let mut pages: Vec<_> = self.code.iter().map(|(&key, &counted)| (key, counted)).collect();
+        pages.sort_by_key(|&(key, CountedCode { walks, .. })| {
+            (u64::MAX - walks.iter().sum::<u64>(), key)
+        });
+        pages.truncate(NR_BLOCKS_MAX);
+        let page = |((program, start), counted): ((ProgramNr, u64), CountedCode)| {
+            let CountedCode { file, pos, walks, faults } = counted;
+            CodePage {
+                program,
+                start,
+                path: path(meta, file),
+                pos,
+                data_walks: walks[Side::Data as usize],
+                instruction_walks: walks[Side::Instruction as usize],
+                faults,
+            }
         };
-        let mut blocks: Vec<_> = self.0.iter().map(|(&key, &counted)| (key, counted)).collect();
+        pages.into_iter().map(page).collect()
+    }
+
+    fn blocks(&self, meta: &Meta) -> Regions {
+        let mut blocks: Vec<_> =
+            self.blocks.iter().map(|(&key, &counted)| (key, counted)).collect();
         // The order of a hash map is arbitrary, that of a result is not.
         blocks.sort_by_key(|&(key, Counted { walks, .. })| {
             (u64::MAX - walks.iter().sum::<u64>(), key)
@@ -131,14 +213,39 @@ impl RegionCounter {
                     program,
                     start: block << BLOCK_SHIFT,
                     kind,
-                    path: path(file),
+                    path: path(meta, file),
                     data_walks: walks[Side::Data as usize],
                     instruction_walks: walks[Side::Instruction as usize],
                     faults,
                 })
                 .collect(),
+            code: Vec::new(),
         }
     }
+}
+
+/// Returns the entry of `key`, a new one if there is room.
+fn slot<T>(
+    counted: &mut HashMap<(ProgramNr, u64), T>,
+    key: (ProgramNr, u64),
+    new: impl FnOnce() -> T,
+) -> Option<&mut T> {
+    if counted.len() >= NR_COUNTED_MAX && !counted.contains_key(&key) {
+        return None;
+    }
+    Some(counted.entry(key).or_insert_with(new))
+}
+
+fn path(meta: &Meta, file: Option<FileId>) -> String {
+    let file = file.and_then(|file| meta.files.get(file as usize));
+    file.map_or_else(String::new, |file| file.path.clone())
+}
+
+/// Returns the file that `addr` maps, and the position in it.
+fn file_of(space: &AddressSpace, addr: u64) -> Option<(FileId, u64)> {
+    let segment = space.segments.find(addr)?;
+    let (file, pos) = segment.file?;
+    Some((file, pos + (addr - segment.start)))
 }
 
 /// The area of an address: its kind, and the mapped file.

@@ -7,7 +7,7 @@ use largefolio_sim::replay::detail::AreaKind;
 use largefolio_sim::replay::regions::Block;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_sim::tlb::EntrySize;
-use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, FileInfo, Meta, Op};
 
@@ -114,4 +114,38 @@ fn walks_are_attributed_to_the_addresses_that_need_them() {
     let huge = huge.regions.unwrap();
     let same = huge.blocks.iter().find(|block| block.start == ADDR).unwrap();
     assert!(same.walks() < 10 && same.faults == 1, "{same:?}");
+}
+
+#[test]
+fn walks_and_faults_are_attributed_to_the_code_that_causes_them() {
+    let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+    let (code, nr_pages) = (0x50_0000, 300);
+    let exec = |nr: u64| Event::references(0, Op::Exec, code + nr * 4096, 3);
+    let store = |nr: u64| Event::references(0, Op::Write, ADDR + nr * 4096, 1);
+    let text = mmap_flags(PROT_READ | PROT_EXEC, MAP_PRIVATE);
+    let map = |addr, len, flags| Event { addr, len, flags, ..Event::new(0, Op::Mmap) };
+    let mut events = vec![
+        map(ADDR, nr_pages * 4096, flags),
+        Event { file: Some(0), pos: 0x1000, ..map(code, 0x2000, text) },
+    ];
+    // The second page of the code touches three of four pages of memory, its first the others.
+    for nr in 0..nr_pages {
+        events.extend([exec(u64::from(nr % 4 > 0)), store(nr)]);
+    }
+    let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x3000, ..FileInfo::default() };
+    let (_dir, path) = program_of(Meta { files: vec![file], ..Meta::default() }, &events);
+    let machine = Machine::named("icelake").unwrap();
+    let spec = CellSpec {
+        has_regions: true,
+        ..CellSpec::new(Kernel::parse("6.18+thp=never").unwrap(), machine)
+    };
+    let outcome = replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0);
+    let regions = outcome.regions.unwrap();
+    let walks: u64 = regions.code.iter().map(|it| it.data_walks + it.instruction_walks).sum();
+    assert_eq!(walks, regions.walks);
+    assert_eq!(regions.code.iter().map(|it| it.faults).sum::<u64>(), outcome.faults.total);
+    let [second, first] = regions.code.as_slice() else { panic!("{:?}", regions.code) };
+    assert_eq!((second.start, second.pos, second.path.as_str()), (code + 4096, 0x2000, "/bin/p"));
+    assert_eq!((second.data_walks, first.data_walks), (225, 75));
+    assert_eq!((first.start, first.pos, first.instruction_walks), (code, 0x1000, 1));
 }
