@@ -1,0 +1,34 @@
+use super::*;
+
+const M2: usize = 2 << 20;
+const START: usize = 0x7f00_0000_0000;
+const SETTINGS: Settings = Settings {
+    page_bytes: 4096,
+    pmd_order: 9,
+    always: 0,
+    advised: 1 << 9,
+    process: ProcessThp::Allowed,
+    has_thp: true,
+};
+
+fn obstacle_of(start: usize, len: usize, settings: &Settings) -> Reason {
+    let range = Range::of_pages(start, start + len);
+    obstacle(range, settings, settings.largest_bytes(true))
+}
+
+#[test]
+fn ranges_without_a_whole_block_are_too_short_or_misaligned() {
+    assert_eq!(obstacle_of(START, M2, &SETTINGS), Reason::Complete);
+    assert_eq!(obstacle_of(START, M2 - 4096, &SETTINGS), Reason::TooShort);
+    assert_eq!(obstacle_of(START + 4096, 2 * M2 - 8192, &SETTINGS), Reason::Misaligned);
+}
+
+#[test]
+fn the_setting_and_the_process_can_prevent_every_size() {
+    let off = Settings { advised: 0, ..SETTINGS };
+    assert_eq!(obstacle_of(START, M2, &off), Reason::SettingOff);
+    let locked_out = Settings { process: ProcessThp::Off, ..SETTINGS };
+    assert_eq!(obstacle_of(START, M2, &locked_out), Reason::ProcessOff);
+    let none = Settings { has_thp: false, ..off };
+    assert_eq!(obstacle_of(START, M2, &none), Reason::NoThp);
+}

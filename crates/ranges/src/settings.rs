@@ -1,0 +1,194 @@
+//! Which folio sizes the kernel gives private memory now.
+
+use core::ffi::CStr;
+
+use crate::fd::Fd;
+use crate::files::THP;
+use crate::sys::{self, Errno, Result, block_bytes, page_bytes};
+use crate::text::has_word;
+
+/// Folio orders that are distinguished; larger folios count as the last.
+pub const NR_ORDERS: usize = 16;
+/// The kernel has no anonymous folios of two pages.
+const ORDER_MIN: u32 = 2;
+
+/// What prctl(2) allows this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProcessThp {
+    Allowed,
+    /// Linux 6.18.
+    OnlyAdvised,
+    Off,
+}
+
+/// The settings, as they are at the call. They can change at any time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings {
+    pub page_bytes: usize,
+    /// The order of a folio that one PMD entry maps.
+    pub pmd_order: u32,
+    /// Orders that any private memory gets, one bit each.
+    pub always: u32,
+    /// Orders that memory with `MADV_HUGEPAGE` gets, including `always`.
+    pub advised: u32,
+    pub process: ProcessThp,
+    /// Whether the kernel has large folios for private memory.
+    pub has_thp: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Choice {
+    Never,
+    Advised,
+    Always,
+    Inherit,
+}
+
+impl Choice {
+    fn parse(text: &[u8]) -> Self {
+        let is = |word| has_word(text, word);
+        if is(b"[always]") {
+            Self::Always
+        } else if is(b"[madvise]") {
+            Self::Advised
+        } else if is(b"[inherit]") {
+            Self::Inherit
+        } else {
+            Self::Never
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the settings. Takes a dozen short files, about 50 us.
+    ///
+    /// # Errors
+    /// If the kernel refuses to open the folder for another reason than that it has no large
+    /// folios.
+    pub fn read() -> Result<Self> {
+        let page_bytes = page_bytes();
+        let pmd_order = (block_bytes(page_bytes) / page_bytes).trailing_zeros();
+        let process = match sys::thp_disabled() {
+            // 6.18 adds the flags; bit 1 exempts advised memory.
+            Ok(flags) if flags & 3 == 3 => ProcessThp::OnlyAdvised,
+            Ok(flags) if flags & 1 != 0 => ProcessThp::Off,
+            _ => ProcessThp::Allowed,
+        };
+        let mut found =
+            Self { page_bytes, pmd_order, always: 0, advised: 0, process, has_thp: false };
+        let folder = match Fd::open(THP, libc::O_RDONLY | libc::O_DIRECTORY) {
+            Ok(folder) => folder,
+            Err(Errno(libc::ENOENT)) => return Ok(found),
+            Err(error) => return Err(error),
+        };
+        found.has_thp = true;
+        let global = choice(&folder, c"enabled").unwrap_or(Choice::Never);
+        for order in ORDER_MIN..=pmd_order {
+            let own = size_choice(&folder, (page_bytes as u64) << order >> 10);
+            // Before Linux 6.8, only the PMD size exists and follows the global setting.
+            let own = own.unwrap_or(if order == pmd_order { global } else { Choice::Never });
+            let own = if own == Choice::Inherit { global } else { own };
+            let bit = 1 << order;
+            found.always |= if own == Choice::Always { bit } else { 0 };
+            found.advised |= if matches!(own, Choice::Always | Choice::Advised) { bit } else { 0 };
+        }
+        Ok(found)
+    }
+
+    /// Returns the orders that memory with or without advice gets in this process.
+    #[must_use]
+    pub const fn orders(&self, is_advised: bool) -> u32 {
+        match (self.process, is_advised) {
+            (ProcessThp::Off, _) | (ProcessThp::OnlyAdvised, false) => 0,
+            (ProcessThp::Allowed, false) => self.always,
+            (ProcessThp::Allowed | ProcessThp::OnlyAdvised, true) => self.advised,
+        }
+    }
+
+    /// Returns the largest folio size in bytes that memory with or without advice gets, `None` if
+    /// it gets only base pages.
+    #[must_use]
+    pub fn largest_bytes(&self, is_advised: bool) -> Option<usize> {
+        self.orders(is_advised).checked_ilog2().map(|order| self.page_bytes << order)
+    }
+
+    #[must_use]
+    pub fn pmd_bytes(&self) -> usize {
+        self.page_bytes << self.pmd_order
+    }
+}
+
+fn choice(folder: &Fd, name: &CStr) -> Option<Choice> {
+    let mut buffer = [0; 64];
+    let nr = folder.open_at(name, libc::O_RDONLY, 0).ok()?.read(&mut buffer).ok()?;
+    Some(Choice::parse(buffer.get(..nr)?))
+}
+
+fn size_choice(folder: &Fd, kib: u64) -> Option<Choice> {
+    let mut name = [0_u8; 64];
+    let mut digits = [0_u8; 20];
+    let mut slots = name.iter_mut();
+    let mut push = |text: &mut dyn Iterator<Item = u8>| {
+        text.for_each(|byte| {
+            if let Some(slot) = slots.next() {
+                *slot = byte;
+            }
+        });
+    };
+    push(&mut b"hugepages-".iter().copied());
+    push(&mut decimal(kib, &mut digits).iter().copied());
+    push(&mut b"kB/enabled".iter().copied());
+    choice(folder, CStr::from_bytes_until_nul(&name).ok()?)
+}
+
+fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
+    let mut nr_unused = digits.len();
+    for slot in digits.iter_mut().rev() {
+        *slot = b'0' + u8::try_from(number % 10).unwrap_or(0);
+        number /= 10;
+        nr_unused -= 1;
+        if number == 0 {
+            break;
+        }
+    }
+    digits.get(nr_unused..).unwrap_or(&[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZES: Settings = Settings {
+        page_bytes: 4096,
+        pmd_order: 9,
+        always: 1 << 4,
+        advised: 1 << 4 | 1 << 9,
+        process: ProcessThp::Allowed,
+        has_thp: true,
+    };
+
+    #[test]
+    fn the_chosen_word_stands_in_brackets() {
+        assert_eq!(Choice::parse(b"always [madvise] never\n"), Choice::Advised);
+        assert_eq!(Choice::parse(b"always inherit madvise [never]\n"), Choice::Never);
+        assert_eq!(Choice::parse(b"always [inherit] madvise never\n"), Choice::Inherit);
+        assert_eq!(Choice::parse(b"[always]"), Choice::Always);
+        assert_eq!(Choice::parse(b""), Choice::Never);
+    }
+
+    #[test]
+    fn the_largest_size_depends_on_advice_and_on_the_process() {
+        assert_eq!(SIZES.largest_bytes(true), Some(2 << 20));
+        assert_eq!(SIZES.largest_bytes(false), Some(64 << 10));
+        let only = Settings { process: ProcessThp::OnlyAdvised, ..SIZES };
+        assert_eq!((only.largest_bytes(true), only.largest_bytes(false)), (Some(2 << 20), None));
+        assert_eq!(Settings { process: ProcessThp::Off, ..SIZES }.largest_bytes(true), None);
+    }
+
+    #[test]
+    fn numbers_are_printed_whole() {
+        assert_eq!(decimal(0, &mut [0; 20]), b"0");
+        assert_eq!(decimal(524_288, &mut [0; 20]), b"524288");
+        assert_eq!(decimal(u64::MAX, &mut [0; 20]), b"18446744073709551615");
+    }
+}
