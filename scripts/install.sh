@@ -32,6 +32,7 @@ pages() {
     "$BUILD/folio" completions zsh >"$DIST/completions/_folio"
     "$BUILD/folio" completions fish >"$DIST/completions/folio.fish"
     install -m 644 CHANGELOG.md "$DIST/changelog"
+    sed "s/@VERSION@/$("$BUILD/folio" --version | cut -d' ' -f2)/" crates/c/largefolio.pc.in >"$DIST/largefolio.pc"
     scripts/third_party.py "$DIST/THIRD-PARTY.txt"
 }
 
@@ -106,6 +107,7 @@ install_all() {
         make_directory "$(dirname "$target")"
         install -m "$mode" "$source" "$DESTDIR$target" || denied
         case $target in
+            *.a) ! command -v "$strip" >/dev/null || "$strip" --strip-debug "$DESTDIR$target" ;;
             */bin/* | *.so) ! command -v "$strip" >/dev/null || "$strip" --strip-unneeded "$DESTDIR$target" ;;
         esac
         echo "f $target" >>"$notes"
@@ -197,7 +199,7 @@ check_symbols() {
     unpacked=$(mktemp -d)
     trap 'rm -rf "$unpacked"' EXIT
     dpkg-deb --extract "$1" "$unpacked"
-    for program in "$unpacked"/usr/bin/folio "$unpacked"/usr/lib/largefolio/*.so; do
+    for program in "$unpacked"/usr/bin/folio "$unpacked"/usr/lib/liblargefolio.so "$unpacked"/usr/lib/largefolio/*.so; do
         build_id=$(LC_ALL=C readelf --notes "$program" | sed -n 's/^ *Build ID: //p')
         [[ $files == *"/.build-id/${build_id:0:2}/${build_id:2}.debug"* ]] ||
             fail "$symbols has no symbols of $(basename "$program"), build id ${build_id:-none}"

@@ -9,10 +9,10 @@ any machine. Inspect the running kernel.
 
 Predictions run in this process (:func:`predict`, :func:`report`, :func:`why`, :class:`Trace`,
 :class:`Rules`). Many predictions run on all its CPUs or on a cluster (:func:`sweep`). :func:`maps`
-also runs in this process. The package's command ``folio`` runs programs (:func:`record`).
+also runs in this process, and :mod:`memory` gets large folios for this process's own memory. The package's command ``folio`` runs programs (:func:`record`).
 """
 
-from largefolio import _command, _native
+from largefolio import _command, _native, memory
 from largefolio._live import Maps, maps, record
 from largefolio._names import edits, filesystems, kernels, machines
 from largefolio._native import __version__
@@ -59,6 +59,7 @@ __all__ = [
     "kernels",
     "machines",
     "maps",
+    "memory",
     "predict",
     "record",
     "report",

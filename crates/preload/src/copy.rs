@@ -9,10 +9,12 @@
 
 use core::ffi::CStr;
 
+use largefolio_ranges::number;
+
 use crate::elf;
-use crate::maps::{Blocks, Text, number};
+use crate::maps::{Blocks, Text};
 use crate::store::{self, Name, Store};
-use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Status, Window};
+use crate::sys::{self, Area, Errno, Fd, Madvise, Mapping, Status, Window};
 use crate::wire::{BUDGET_VARIABLE, Refusal};
 
 /// Bytes of the tmpfs that stay free for other files.
@@ -59,7 +61,7 @@ fn check_gain(job: &Job) -> Result<(), Refusal> {
     let (start, len) = (job.blocks.start, job.blocks.len);
     for at in (0..len).step_by(job.blocks.block) {
         // If a page cannot be mapped now, the program will deal with it.
-        let _ = sys::advise(start + at, sys::page_bytes(), Advice::PopulateRead);
+        let _ = sys::madvise(start + at, sys::page_bytes(), Madvise::PopulateRead);
     }
     // A kernel before 6.7 cannot tell, which does not prove that there is nothing to gain.
     let large = job.pagemap.large_bytes(start, len).unwrap_or(0);
@@ -104,7 +106,7 @@ fn fill(copy: &Fd, job: &Job) -> Result<(), Refusal> {
     for at in (0..len).step_by(job.blocks.block) {
         copy.write_at(&[0], start + at as u64).map_err(of_room)?;
         let offset = job.blocks.offset + at as u64;
-        match sys::advise(address + at, job.blocks.block, Advice::Collapse) {
+        match sys::madvise(address + at, job.blocks.block, Madvise::Collapse) {
             Ok(()) => {
                 // SAFETY: the block is mapped writable, is ours, and has its folio (C1).
                 let nr = unsafe { job.source.read_to(address + at, job.blocks.block, offset) };

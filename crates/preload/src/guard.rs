@@ -4,7 +4,8 @@
 //! The loader has just opened, read and mapped files, so a seccomp filter that allowed that allows
 //! this read too.
 
-use crate::maps::number;
+use largefolio_ranges::number;
+
 use crate::sys::{self, Fd};
 use crate::wire::{FILTERS_VARIABLE, PAGES_BYTES, Refusal};
 

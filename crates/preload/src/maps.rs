@@ -5,6 +5,8 @@
 
 use core::ffi::CStr;
 
+use largefolio_ranges::{field, number};
+
 use crate::line::c_str;
 
 /// A private, executable, read-only mapping of a file.
@@ -67,11 +69,10 @@ impl<'a> Text<'a> {
 
     /// Returns the whole naturally aligned blocks of `block` bytes, `None` if there are none.
     pub(crate) fn blocks(&self, block: usize) -> Option<Blocks> {
-        let start = self.start.checked_add(block - 1)? & !(block - 1);
-        let end = self.end & !(block - 1);
-        let into = u64::try_from(start.checked_sub(self.start)?).ok()?;
+        let whole = largefolio_ranges::blocks(self.start, self.end, block)?;
+        let into = u64::try_from(whole.start().checked_sub(self.start)?).ok()?;
         let offset = self.offset.checked_add(into)?;
-        (start < end).then(|| Blocks { block, start, len: end - start, offset })
+        Some(Blocks { block, start: whole.start(), len: whole.len(), offset })
     }
 
     pub(crate) fn name(&self) -> &'a [u8] {
@@ -86,27 +87,6 @@ impl Blocks {
         let block = self.block as u64;
         (block - self.offset % block) % block
     }
-}
-
-fn field<'a>(rest: &mut &'a [u8], end: u8) -> Option<&'a [u8]> {
-    let at = rest.iter().position(|byte| *byte == end)?;
-    let (field, after) = (rest.get(..at)?, rest.get(at + 1..)?);
-    *rest = after;
-    Some(field)
-}
-
-pub(crate) fn number<const BASE: u64>(digits: &[u8]) -> Option<u64> {
-    let mut value = 0_u64;
-    for &digit in digits {
-        let digit = match digit {
-            b'0'..=b'9' => digit - b'0',
-            b'a'..=b'f' => digit - b'a' + 10,
-            _ => return None,
-        };
-        let digit = Some(u64::from(digit)).filter(|digit| *digit < BASE)?;
-        value = value.checked_mul(BASE)?.checked_add(digit)?;
-    }
-    (!digits.is_empty()).then_some(value)
 }
 
 #[cfg(test)]

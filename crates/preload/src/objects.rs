@@ -5,8 +5,9 @@
 
 use core::ffi::{c_int, c_void};
 
+use largefolio_ranges::block_bytes;
+
 use crate::sys;
-use crate::wire::block_bytes;
 
 const EXECUTABLE: u32 = 1;
 

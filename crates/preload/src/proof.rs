@@ -21,7 +21,7 @@
 //!   truncated between the two, the process dies, as it would if it ran its text.
 
 use crate::maps::Blocks;
-use crate::sys::{self, Advice, Area, Errno, Fd, Mapping, Window};
+use crate::sys::{self, Area, Errno, Fd, Madvise, Mapping, Window};
 use crate::wire::Refusal;
 
 /// A copy that holds the bytes of `blocks` (V1).
@@ -44,8 +44,8 @@ pub(crate) fn prove(copy: Fd, blocks: &Blocks) -> Result<Proof<'_>, Refusal> {
     unsafe { copy.map_over(address, window(blocks), Mapping::Text) }.map_err(of_map)?;
     for at in (0..blocks.len).step_by(blocks.block) {
         let (text, same) = (blocks.start + at, address + at);
-        sys::advise(text, blocks.block, Advice::PopulateRead).map_err(|_| Refusal::Unreadable)?;
-        sys::advise(same, blocks.block, Advice::PopulateRead).map_err(|_| Refusal::BadCopy)?;
+        sys::madvise(text, blocks.block, Madvise::PopulateRead).map_err(|_| Refusal::Unreadable)?;
+        sys::madvise(same, blocks.block, Madvise::PopulateRead).map_err(|_| Refusal::BadCopy)?;
         // SAFETY: both mappings are readable (`r-x`), and their pages are present (V2).
         if !unsafe { sys::is_same(text, same, blocks.block) } {
             return Ok(Proof::Differs(copy));

@@ -10,8 +10,9 @@
 //! Both are the same for every mount of a superblock, so these mounts share their copies. Neither
 //! number proves the contents, and FUSE has neither: `proof` covers that.
 
+use largefolio_ranges::number;
+
 use crate::line::Line;
-use crate::maps::number;
 use crate::sys::{Fd, Status};
 use crate::wire::DISK_SEQUENCES;
 

@@ -10,47 +10,17 @@
 
 mod area;
 
-use core::ffi::{CStr, c_char, c_int, c_long};
+use core::ffi::{CStr, c_char, c_int};
+use core::ops::Deref;
 
-use crate::wire;
+use largefolio_ranges::sys::{call, i32_word, word};
 
-pub(crate) use area::{Advice, Area, Mapping, Window, advise, is_same};
-
-pub(crate) type Result<T> = core::result::Result<T, Errno>;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) c_int);
+pub(crate) use area::{Area, Mapping, Window, is_same};
+pub(crate) use largefolio_ranges::sys::{Madvise, auxiliary, errno, madvise};
+pub(crate) use largefolio_ranges::{Errno, Result, page_bytes};
 
 /// The base directory of relative paths: the current one. None of our paths is relative to it.
 const AT_FDCWD: usize = i32_word(libc::AT_FDCWD);
-
-/// Converts a number to a system call argument, which has 64 bits (asserted below).
-#[expect(clippy::cast_possible_truncation, reason = "words have 64 bits")]
-const fn word(value: u64) -> usize {
-    value as usize
-}
-
-/// Sign-extends a number to a system call argument.
-const fn i32_word(value: c_int) -> usize {
-    (value as isize).cast_unsigned()
-}
-
-/// Makes one system call.
-///
-/// # Safety
-/// The arguments are valid for the call, and any memory it writes is ours to write.
-unsafe fn call(number: c_long, a: [usize; 6]) -> Result<usize> {
-    // SAFETY: by the caller's promise; unused arguments are ignored by the kernel.
-    let result = unsafe { libc::syscall(number, a[0], a[1], a[2], a[3], a[4], a[5]) };
-    usize::try_from(result).map_err(|_| Errno(errno()))
-}
-
-pub(crate) fn errno() -> c_int {
-    // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
-    let slot = unsafe { libc::__errno_location() };
-    // SAFETY: as above.
-    unsafe { *slot }
-}
 
 pub(crate) fn set_errno(value: c_int) {
     // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
@@ -67,19 +37,8 @@ pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) })
 }
 
-/// Reads a word of the auxiliary vector, 0 if it is missing.
-pub(crate) fn auxiliary(kind: libc::c_ulong) -> usize {
-    // SAFETY: getauxval takes a number.
-    let value = unsafe { libc::getauxval(kind) };
-    usize::try_from(value).unwrap_or(0)
-}
-
-pub(crate) fn page_bytes() -> usize {
-    auxiliary(libc::AT_PAGESZ)
-}
-
 pub(crate) fn block_bytes() -> usize {
-    wire::block_bytes(page_bytes())
+    largefolio_ranges::block_bytes(page_bytes())
 }
 
 pub(crate) fn monotonic_ns() -> u64 {
@@ -144,40 +103,32 @@ pub(crate) struct FileSystem {
     pub(crate) id: u64,
 }
 
+/// A descriptor that also writes, which the shared one does not.
 #[derive(Debug)]
-pub(crate) struct Fd(usize);
+pub(crate) struct Fd(largefolio_ranges::Fd);
 
-impl Drop for Fd {
-    fn drop(&mut self) {
-        // SAFETY: the descriptor was opened by this type and is not used after this.
-        let _ = unsafe { call(libc::SYS_close, [self.0, 0, 0, 0, 0, 0]) };
+impl Deref for Fd {
+    type Target = largefolio_ranges::Fd;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
     }
 }
 
 impl Fd {
     pub(crate) fn open(path: &CStr, flags: c_int) -> Result<Self> {
-        Self::open_from(AT_FDCWD, path, flags, 0)
+        largefolio_ranges::Fd::open(path, flags).map(Self)
     }
 
     pub(crate) fn open_at(&self, name: &CStr, flags: c_int, mode: u32) -> Result<Self> {
-        Self::open_from(self.0, name, flags, mode)
-    }
-
-    fn open_from(directory: usize, path: &CStr, flags: c_int, mode: u32) -> Result<Self> {
-        // O_NONBLOCK: if a pipe replaced the file, opening it must not block the program.
-        let flags = flags | libc::O_CLOEXEC | libc::O_NOCTTY | libc::O_NONBLOCK;
-        let flags = i32_word(flags);
-        let path = path.as_ptr().addr();
-        // SAFETY: `path` is a C string that outlives the call.
-        let fd = unsafe { call(libc::SYS_openat, [directory, path, flags, mode as usize, 0, 0]) };
-        fd.map(Self)
+        self.0.open_at(name, flags, mode).map(Self)
     }
 
     pub(crate) fn status(&self) -> Result<Status> {
         // SAFETY: an all-zero stat is valid.
         let mut found: libc::stat = unsafe { core::mem::zeroed() };
         // SAFETY: `found` is the kernel's struct stat on 64-bit systems and outlives the call.
-        unsafe { call(libc::SYS_fstat, [self.0, (&raw mut found).addr(), 0, 0, 0, 0]) }?;
+        unsafe { call(libc::SYS_fstat, [self.word(), (&raw mut found).addr(), 0, 0, 0, 0]) }?;
         Ok(Status {
             device: found.st_dev,
             inode: found.st_ino,
@@ -193,7 +144,7 @@ impl Fd {
         // SAFETY: an all-zero statfs is valid.
         let mut found: libc::statfs = unsafe { core::mem::zeroed() };
         // SAFETY: `found` is the kernel's struct statfs on 64-bit systems and outlives the call.
-        unsafe { call(libc::SYS_fstatfs, [self.0, (&raw mut found).addr(), 0, 0, 0, 0]) }?;
+        unsafe { call(libc::SYS_fstatfs, [self.word(), (&raw mut found).addr(), 0, 0, 0, 0]) }?;
         let block = u64::try_from(found.f_bsize).unwrap_or(0);
         Ok(FileSystem {
             magic: u64::try_from(found.f_type).unwrap_or(0),
@@ -203,50 +154,10 @@ impl Fd {
         })
     }
 
-    /// Reads at `offset` until `buffer` is full or the file ends. Returns the number of bytes.
-    pub(crate) fn read_at(&self, buffer: &mut [u8], offset: u64) -> Result<usize> {
-        // SAFETY: the buffer is ours to write.
-        unsafe { self.read_to(buffer.as_mut_ptr().addr(), buffer.len(), offset) }
-    }
-
-    /// Reads `len` bytes at `offset` to `address`, fewer at the end of the file.
-    ///
-    /// # Safety
-    /// `len` bytes at `address` are ours to write.
-    pub(crate) unsafe fn read_to(&self, address: usize, len: usize, offset: u64) -> Result<usize> {
-        let mut done = 0;
-        while done < len {
-            let at = [self.0, address + done, len - done, word(offset) + done, 0, 0];
-            // SAFETY: the rest of the caller's bytes.
-            match unsafe { call(libc::SYS_pread64, at) } {
-                Ok(0) => break,
-                Ok(nr) => done += nr,
-                Err(Errno(libc::EINTR)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> Result<usize> {
-        let mut done = 0;
-        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
-            let at = [self.0, rest.as_mut_ptr().addr(), rest.len(), 0, 0, 0];
-            // SAFETY: `rest` is ours to write.
-            match unsafe { call(libc::SYS_read, at) } {
-                Ok(0) => break,
-                Ok(nr) => done += nr,
-                Err(Errno(libc::EINTR)) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(done)
-    }
-
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> Result<()> {
         let mut done = 0;
         while let Some(rest) = bytes.get(done..).filter(|rest| !rest.is_empty()) {
-            let at = [self.0, rest.as_ptr().addr(), rest.len(), word(offset) + done, 0, 0];
+            let at = [self.word(), rest.as_ptr().addr(), rest.len(), word(offset) + done, 0, 0];
             // SAFETY: the kernel reads `rest`, which outlives the call.
             match unsafe { call(libc::SYS_pwrite64, at) } {
                 Ok(0) => return Err(Errno(libc::EIO)),
@@ -260,40 +171,41 @@ impl Fd {
 
     /// Writes `bytes` in one call, so records of several processes do not mix.
     pub(crate) fn append(&self, bytes: &[u8]) {
-        write_to(self.0, bytes);
+        write_to(self.word(), bytes);
     }
 
     pub(crate) fn resize(&self, bytes: u64) -> Result<()> {
         // SAFETY: ftruncate takes numbers.
-        unsafe { call(libc::SYS_ftruncate, [self.0, word(bytes), 0, 0, 0, 0]) }.map(drop)
+        unsafe { call(libc::SYS_ftruncate, [self.word(), word(bytes), 0, 0, 0, 0]) }.map(drop)
     }
 
     /// Takes the file's exclusive lock if it is free.
     pub(crate) fn try_lock(&self) -> bool {
         let operation = (libc::LOCK_EX | libc::LOCK_NB) as usize;
         // SAFETY: flock takes numbers.
-        unsafe { call(libc::SYS_flock, [self.0, operation, 0, 0, 0, 0]) }.is_ok()
+        unsafe { call(libc::SYS_flock, [self.word(), operation, 0, 0, 0, 0]) }.is_ok()
     }
 
     pub(crate) fn link(&self, directory: &Self, name: &CStr) -> Result<()> {
         let mut own = crate::line::Line::<40>::new();
-        own.push(b"/proc/self/fd/").push_decimal(self.0 as u64);
+        own.push(b"/proc/self/fd/").push_decimal(self.word() as u64);
         let (own, name) = (own.c_str().as_ptr().addr(), name.as_ptr().addr());
         let flags = libc::AT_SYMLINK_FOLLOW as usize;
         // SAFETY: both are C strings that outlive the call.
-        unsafe { call(libc::SYS_linkat, [AT_FDCWD, own, directory.0, name, flags, 0]) }.map(drop)
+        unsafe { call(libc::SYS_linkat, [AT_FDCWD, own, directory.word(), name, flags, 0]) }
+            .map(drop)
     }
 
     pub(crate) fn symlink(&self, target: &CStr, name: &CStr) -> Result<()> {
         let (target, name) = (target.as_ptr().addr(), name.as_ptr().addr());
         // SAFETY: both are C strings that outlive the call.
-        unsafe { call(libc::SYS_symlinkat, [target, self.0, name, 0, 0, 0]) }.map(drop)
+        unsafe { call(libc::SYS_symlinkat, [target, self.word(), name, 0, 0, 0]) }.map(drop)
     }
 
     pub(crate) fn unlink(&self, name: &CStr) -> Result<()> {
         let name = name.as_ptr().addr();
         // SAFETY: `name` is a C string that outlives the call.
-        unsafe { call(libc::SYS_unlinkat, [self.0, name, 0, 0, 0, 0]) }.map(drop)
+        unsafe { call(libc::SYS_unlinkat, [self.word(), name, 0, 0, 0, 0]) }.map(drop)
     }
 
     /// Maps the file over `len` bytes at `address` and replaces the old mapping in one step.
@@ -303,7 +215,7 @@ impl Fd {
     pub(crate) unsafe fn map_over(&self, address: usize, at: Window, how: Mapping) -> Result<()> {
         let (protection, flags) = how.numbers();
         let flags = i32_word(flags | libc::MAP_FIXED);
-        let arguments = [address, at.len, protection, flags, self.0, word(at.offset)];
+        let arguments = [address, at.len, protection, flags, self.word(), word(at.offset)];
         // SAFETY: by the caller's promise.
         unsafe { call(libc::SYS_mmap, arguments) }.map(drop)
     }

@@ -29,12 +29,6 @@ pub(crate) const VERBOSE_VARIABLE: &CStr = c"LARGEFOLIO_VERBOSE";
 /// Base page sizes with a known block size: 4 KiB (x86-64, arm64), 16 KiB and 64 KiB (arm64).
 pub(crate) const PAGES_BYTES: [usize; 3] = [4 << 10, 16 << 10, 64 << 10];
 
-/// Returns the bytes that one PMD entry maps, for base pages of `page_bytes`: a page table has
-/// 8-byte entries. `MADV_COLLAPSE` makes only folios of this size.
-pub(crate) const fn block_bytes(page_bytes: usize) -> usize {
-    page_bytes / 8 * page_bytes
-}
-
 /// Where `/sys/dev/block/MAJOR:MINOR` has the disk's sequence number. A partition has it one level
 /// up.
 pub(crate) const DISK_SEQUENCES: [&str; 2] = ["/diskseq", "/../diskseq"];

@@ -3,7 +3,7 @@
 //!
 //! Reading order: `errors` (Python's exceptions), `kernel`, `trace`, `arguments` (which become
 //! a request), `policy` (callables), `background` (work outside the interpreter), `predict`,
-//! `sweep`, `commands` (`maps`), `names`.
+//! `sweep`, `commands` (`maps`), `memory` (this process's own), `names`.
 //!
 //! Owns only the bridge: the crates below check and compute everything, and
 //! `python/largefolio/*.py` is the public interface. JSON crosses the bridge as text, tables as
@@ -16,6 +16,7 @@ mod background;
 mod commands;
 mod errors;
 mod kernel;
+mod memory;
 mod names;
 mod policy;
 mod predict;
@@ -44,6 +45,13 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<commands::CommandResult>()?;
     module.add_function(wrap_pyfunction!(commands::maps, module)?)?;
     module.add_function(wrap_pyfunction!(commands::elf, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_sizes, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_back, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_view, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_waste, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_collapse, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_advise, module)?)?;
+    module.add_function(wrap_pyfunction!(memory::memory_split, module)?)?;
     module.add_function(wrap_pyfunction!(names::kernels, module)?)?;
     module.add_function(wrap_pyfunction!(names::machines, module)?)?;
     module.add_function(wrap_pyfunction!(names::edits, module)?)?;

@@ -46,6 +46,12 @@ impl Fd {
         self.0
     }
 
+    /// The descriptor's number.
+    #[must_use]
+    pub fn raw(&self) -> c_int {
+        c_int::try_from(self.0).unwrap_or(-1)
+    }
+
     /// Reads at `offset` until `buffer` is full or the file ends. Returns the number of bytes.
     ///
     /// # Errors

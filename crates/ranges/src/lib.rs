@@ -51,7 +51,7 @@ pub use fd::Fd;
 pub use range::{Range, blocks};
 pub use reason::Reason;
 pub use reserve::{Reserved, release};
-pub use scan::{Region, category, scan};
+pub use scan::{Region, Wanted, category, scan};
 pub use settings::{NR_ORDERS, ProcessThp, Settings};
 pub use split::{Split, split};
 pub use sys::{Errno, Result, block_bytes, page_bytes};

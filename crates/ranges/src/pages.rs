@@ -10,7 +10,7 @@ use crate::fd::Fd;
 use crate::files::PAGEMAP;
 use crate::folios::Folios;
 use crate::range::Range;
-use crate::scan::{category, scan};
+use crate::scan::{Wanted, category, scan};
 use crate::sys::{Result, page_bytes};
 
 /// Pages in a step: what one PMD entry maps, with 4K pages.
@@ -105,7 +105,10 @@ impl Pages {
 /// Marks what only `PAGEMAP_SCAN` tells.
 fn mark(pagemap: &Fd, step: Range, pages: &mut [Page]) -> Result<()> {
     let page_bytes = page_bytes() as u64;
-    scan(pagemap, step, category::HUGE | category::ZERO, |region| {
+    let categories = category::HUGE | category::ZERO;
+    let wanted = Wanted { any_of: categories, returned: categories };
+    let addresses = step.start() as u64..step.end() as u64;
+    scan(pagemap.raw(), addresses, wanted, |region| {
         let first = region.start.saturating_sub(step.start() as u64) / page_bytes;
         let nr = region.end.saturating_sub(region.start) / page_bytes;
         let [first, nr] = [first, nr].map(|pages| usize::try_from(pages).unwrap_or(usize::MAX));

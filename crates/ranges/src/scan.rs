@@ -1,18 +1,21 @@
 //! `PAGEMAP_SCAN` (Linux 6.7): page states without privileges.
 
-use crate::fd::Fd;
-use crate::range::Range;
-use crate::sys::{Result, call};
+use core::ffi::c_int;
+
+use crate::sys::{Result, call, i32_word};
 
 /// Bits of the ioctl.
 pub mod category {
+    pub const PRESENT: u64 = 1 << 3;
+    pub const SWAPPED: u64 = 1 << 4;
     /// The shared zero page, of either size.
     pub const ZERO: u64 = 1 << 5;
     /// Mapped by a PMD entry.
     pub const HUGE: u64 = 1 << 6;
 }
 
-const REGIONS: usize = 16;
+/// Regions per call: 3 KiB of stack.
+const REGIONS: usize = 128;
 
 /// Pages with the same categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,17 +43,32 @@ struct Scan {
     returned: u64,
 }
 
+const _: () = assert!(size_of::<Scan>() == 96 && size_of::<Region>() == 24);
+
 /// `_IOWR('f', 16, struct pm_scan_arg)`.
 const PAGEMAP_SCAN: usize = 0xc060_6610;
 
-/// Calls `each` with every region of the range that has one of the categories. `pagemap` is a
-/// descriptor of `/proc/self/pagemap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Pages with one of these categories are reported.
+    pub any_of: u64,
+    /// The categories that a region states.
+    pub returned: u64,
+}
+
+/// Calls `each` with every wanted region from one address up to the other. `pagemap` is a
+/// descriptor of `/proc/PID/pagemap`.
 ///
 /// # Errors
 /// The kernel's: `ENOTTY` before Linux 6.7.
-pub fn scan(pagemap: &Fd, range: Range, any_of: u64, mut each: impl FnMut(Region)) -> Result<()> {
+pub fn scan(
+    pagemap: c_int,
+    addresses: core::ops::Range<u64>,
+    wanted: Wanted,
+    mut each: impl FnMut(Region),
+) -> Result<()> {
     let mut regions = [Region { start: 0, end: 0, categories: 0 }; REGIONS];
-    let (mut start, end) = (range.start() as u64, range.end() as u64);
+    let core::ops::Range { mut start, end } = addresses;
     while start < end {
         let mut scan = Scan {
             size: size_of::<Scan>() as u64,
@@ -63,10 +81,10 @@ pub fn scan(pagemap: &Fd, range: Range, any_of: u64, mut each: impl FnMut(Region
             max_pages: 0,
             inverted: 0,
             mask: 0,
-            any_of,
-            returned: any_of,
+            any_of: wanted.any_of,
+            returned: wanted.returned,
         };
-        let arguments = [pagemap.word(), PAGEMAP_SCAN, (&raw mut scan).addr(), 0, 0, 0];
+        let arguments = [i32_word(pagemap), PAGEMAP_SCAN, (&raw mut scan).addr(), 0, 0, 0];
         // SAFETY: `scan` is the ioctl's argument and points to `regions`; both outlive the call.
         let nr = unsafe { call(libc::SYS_ioctl, arguments) }?;
         regions.iter().take(nr).for_each(|region| each(*region));

@@ -13,6 +13,13 @@ use tempfile::TempDir;
 
 use crate::support::text;
 
+const LIBRARIES: [&str; 4] = [
+    "liblargefolio_recorder.so",
+    "liblargefolio_preload.so",
+    "liblargefolio.so",
+    "liblargefolio.a",
+];
+
 struct Installed {
     place: TempDir,
 }
@@ -24,7 +31,7 @@ fn root() -> PathBuf {
 /// Returns cargo's directory of this build's programs, which must have the libraries too.
 fn build_directory() -> PathBuf {
     let directory = assert_cmd::cargo::cargo_bin!("folio").parent().unwrap().to_owned();
-    for library in ["liblargefolio_recorder.so", "liblargefolio_preload.so"] {
+    for library in LIBRARIES {
         let path = directory.join(library);
         assert!(path.exists(), "{} is missing. Run: cargo build --workspace", path.display());
     }
@@ -43,7 +50,7 @@ impl Installed {
         let links = self.place.path().join("build");
         if !links.exists() {
             fs::create_dir(&links).unwrap();
-            for name in ["folio", "liblargefolio_recorder.so", "liblargefolio_preload.so"] {
+            for name in LIBRARIES.into_iter().chain(["folio"]) {
                 std::os::unix::fs::symlink(build_directory().join(name), links.join(name)).unwrap();
             }
         }

@@ -3,15 +3,16 @@
 //! Briefly owns one block of shared memory. It makes the same calls as the library, so the launcher
 //! reports a refusal once, and the launcher's seccomp filter is tested with these calls beforehand.
 
-use std::io;
 use std::os::fd::AsFd;
 use std::ptr;
 
+use largefolio_ranges::Errno;
+use largefolio_ranges::sys::{self, Madvise};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::store::Store;
-use super::wire::{self, Refusal};
+use super::wire::Refusal;
 use crate::proc::fd;
 
 pub(super) fn check(store: &Store) -> Result<(), Refusal> {
@@ -42,7 +43,7 @@ struct TrialBlock {
 }
 
 fn block_bytes() -> usize {
-    wire::block_bytes(rustix::param::page_size())
+    largefolio_ranges::block_bytes(rustix::param::page_size())
 }
 
 impl TrialBlock {
@@ -72,14 +73,10 @@ impl TrialBlock {
     }
 
     fn collapse(&self) -> Result<(), Refusal> {
-        // SAFETY: the advice does not change contents and the block is mapped.
-        let result = unsafe { libc::madvise(self.start, block_bytes(), libc::MADV_COLLAPSE) };
-        if result == 0 {
-            return Ok(());
-        }
-        match io::Error::last_os_error().raw_os_error() {
-            Some(libc::EINVAL) => Err(Refusal::OldKernel),
-            _ => Err(Refusal::NoLargeFolio),
+        match sys::madvise(self.start.addr(), block_bytes(), Madvise::Collapse) {
+            Ok(()) => Ok(()),
+            Err(Errno(libc::EINVAL)) => Err(Refusal::OldKernel),
+            Err(_) => Err(Refusal::NoLargeFolio),
         }
     }
 }

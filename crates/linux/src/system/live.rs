@@ -15,6 +15,7 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::path::Path;
 
+use largefolio_ranges::{Errno, Wanted, category};
 use largefolio_trace::disk::PathHandle;
 
 use super::{
@@ -23,15 +24,6 @@ use super::{
 };
 
 const ENTRY_BYTES: usize = 8;
-/// `PAGEMAP_SCAN`: `_IOWR('f', 16, struct pm_scan_arg)` of 96 bytes (include/uapi/linux/fs.h).
-const PAGEMAP_SCAN: libc::Ioctl = 0xC060_6610_u32 as libc::Ioctl;
-/// Categories of a scanned page.
-const PAGE_IS_PRESENT: u64 = 1 << 3;
-const PAGE_IS_SWAPPED: u64 = 1 << 4;
-const PAGE_IS_HUGE: u64 = 1 << 6;
-/// Regions per call: 12 KiB.
-const REGIONS: usize = 512;
-
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Live;
 
@@ -143,32 +135,6 @@ struct EntryFile {
     page_bytes: u64,
 }
 
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-#[repr(C)]
-#[derive(Default)]
-struct ScanArg {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    vec: u64,
-    vec_len: u64,
-    max_pages: u64,
-    category_inverted: u64,
-    category_mask: u64,
-    category_anyof_mask: u64,
-    return_mask: u64,
-}
-const _: () = assert!(size_of::<ScanArg>() == 96 && size_of::<Region>() == 24);
-
 impl Entries for EntryFile {
     fn read(&self, first: u64, entries: &mut [u64]) -> io::Result<usize> {
         let Some(pos) = first.checked_mul(ENTRY_BYTES as u64) else { return Ok(0) };
@@ -192,40 +158,24 @@ impl Entries for EntryFile {
         let bytes = |page: u64| {
             page.checked_mul(self.page_bytes).ok_or(io::Error::from(io::ErrorKind::InvalidInput))
         };
-        let (mut start, end) = (bytes(pages.start)?, bytes(pages.end)?);
-        let mut regions = [Region::default(); REGIONS];
-        while start < end {
-            let mut arg = ScanArg {
-                size: size_of::<ScanArg>() as u64,
-                start,
-                end,
-                vec: regions.as_mut_ptr() as u64,
-                vec_len: REGIONS as u64,
-                category_anyof_mask: PAGE_IS_PRESENT | PAGE_IS_SWAPPED,
-                return_mask: PAGE_IS_HUGE | PAGE_IS_PRESENT,
-                ..ScanArg::default()
-            };
-            // SAFETY: `arg` is the structure this call takes, and `vec` points to `vec_len` regions
-            // that outlive the call.
-            let nr = unsafe { libc::ioctl(self.file.as_raw_fd(), PAGEMAP_SCAN, &raw mut arg) };
-            let Ok(nr) = usize::try_from(nr) else { return Err(scan_error()) };
-            present.extend(regions[..nr.min(REGIONS)].iter().map(|region| Present {
+        let wanted = Wanted {
+            any_of: category::PRESENT | category::SWAPPED,
+            returned: category::HUGE | category::PRESENT,
+        };
+        let addresses = bytes(pages.start)?..bytes(pages.end)?;
+        let result = largefolio_ranges::scan(self.file.as_raw_fd(), addresses, wanted, |region| {
+            present.push(Present {
                 pages: region.start / self.page_bytes..region.end / self.page_bytes,
-                is_pmd: region.categories & PAGE_IS_HUGE != 0,
-            }));
-            if arg.walk_end <= start {
-                break;
-            }
-            start = arg.walk_end;
-        }
-        Ok(())
+                is_pmd: region.categories & category::HUGE != 0,
+            });
+        });
+        result.map_err(scan_error)
     }
 }
 
-fn scan_error() -> io::Error {
-    let error = io::Error::last_os_error();
-    match error.raw_os_error() {
-        Some(libc::ENOTTY | libc::EINVAL | libc::ENOSYS) => io::ErrorKind::Unsupported.into(),
-        _ => error,
+fn scan_error(Errno(number): Errno) -> io::Error {
+    match number {
+        libc::ENOTTY | libc::EINVAL | libc::ENOSYS => io::ErrorKind::Unsupported.into(),
+        number => io::Error::from_raw_os_error(number),
     }
 }

@@ -3,7 +3,10 @@
 use core::ffi::c_int;
 use core::ptr;
 
-use super::{Errno, Fd, Result, block_bytes, call, i32_word};
+use largefolio_ranges::sys::{call, i32_word};
+use largefolio_ranges::{Wanted, category, scan};
+
+use super::{Errno, Fd, Result, block_bytes};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window {
@@ -93,82 +96,15 @@ pub(crate) unsafe fn is_same(one: usize, other: usize, len: usize) -> bool {
     unsafe { libc::memcmp(one, other, len) == 0 }
 }
 
-pub(crate) fn advise(address: usize, len: usize, advice: Advice) -> Result<()> {
-    // SAFETY: neither advice changes what the memory holds.
-    unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
-}
-
-#[derive(Clone, Copy, Debug)]
-#[repr(usize)]
-pub(crate) enum Advice {
-    /// Map pages as a read would, with an error instead of a signal (Linux 5.14).
-    PopulateRead = 22,
-    Collapse = 25,
-}
-
-/// Argument of the `PAGEMAP_SCAN` ioctl (Linux 6.7).
-#[repr(C)]
-struct Scan {
-    size: u64,
-    flags: u64,
-    start: u64,
-    end: u64,
-    walk_end: u64,
-    regions: u64,
-    nr_regions: u64,
-    max_pages: u64,
-    inverted: u64,
-    mask: u64,
-    any_of: u64,
-    returned: u64,
-}
-
-#[repr(C)]
-#[derive(Clone, Copy)]
-struct Region {
-    start: u64,
-    end: u64,
-    categories: u64,
-}
-
-/// `_IOWR('f', 16, struct pm_scan_arg)`.
-const PAGEMAP_SCAN: usize = 0xc060_6610;
-const PAGE_IS_HUGE: u64 = 1 << 6;
-
 impl Fd {
     /// Returns the bytes of `address..address + len` that PMD entries map. `self` is a descriptor
     /// of `/proc/self/pagemap`.
     pub(crate) fn large_bytes(&self, address: usize, len: usize) -> Result<usize> {
-        let mut regions = [Region { start: 0, end: 0, categories: 0 }; 16];
-        let end = address as u64 + len as u64;
-        let mut start = address as u64;
         let mut found = 0;
-        while start < end {
-            let mut scan = Scan {
-                size: size_of::<Scan>() as u64,
-                flags: 0,
-                start,
-                end,
-                walk_end: 0,
-                regions: regions.as_mut_ptr().addr() as u64,
-                nr_regions: regions.len() as u64,
-                max_pages: 0,
-                inverted: 0,
-                mask: PAGE_IS_HUGE,
-                any_of: 0,
-                returned: PAGE_IS_HUGE,
-            };
-            let arguments = [self.0, PAGEMAP_SCAN, (&raw mut scan).addr(), 0, 0, 0];
-            // SAFETY: `scan` is the ioctl's argument and points to `regions`; both outlive the
-            // call.
-            let nr = unsafe { call(libc::SYS_ioctl, arguments) }?;
-            found +=
-                regions.iter().take(nr).fold(0, |sum, region| sum + (region.end - region.start));
-            if scan.walk_end <= start {
-                break;
-            }
-            start = scan.walk_end;
-        }
+        let wanted = Wanted { any_of: category::HUGE, returned: category::HUGE };
+        scan(self.raw(), address as u64..(address + len) as u64, wanted, |region| {
+            found += region.end - region.start;
+        })?;
         Ok(usize::try_from(found).unwrap_or(0))
     }
 }
