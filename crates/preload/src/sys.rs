@@ -16,18 +16,11 @@ use core::ops::Deref;
 use largefolio_ranges::sys::{call, i32_word, word};
 
 pub(crate) use area::{Area, Mapping, Window, is_same};
-pub(crate) use largefolio_ranges::sys::{Madvise, auxiliary, errno, madvise};
+pub(crate) use largefolio_ranges::sys::{Madvise, auxiliary, errno, madvise, set_errno};
 pub(crate) use largefolio_ranges::{Errno, Result, page_bytes};
 
 /// The base directory of relative paths: the current one. None of our paths is relative to it.
 const AT_FDCWD: usize = i32_word(libc::AT_FDCWD);
-
-pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
-    let slot = unsafe { libc::__errno_location() };
-    // SAFETY: as above; no other thread uses it.
-    unsafe { *slot = value };
-}
 
 pub(crate) fn variable(name: &CStr) -> Option<&'static CStr> {
     // SAFETY: `name` is a C string. The value stays in place while the constructor runs: threads

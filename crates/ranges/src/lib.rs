@@ -38,6 +38,7 @@ mod pages;
 mod range;
 mod reason;
 mod reserve;
+pub mod rules;
 mod scan;
 mod settings;
 mod split;

@@ -54,6 +54,13 @@ pub fn errno() -> c_int {
     unsafe { *slot }
 }
 
+pub fn set_errno(value: c_int) {
+    // SAFETY: libc returns the address of the thread's errno, valid for the thread's lifetime.
+    let slot = unsafe { libc::__errno_location() };
+    // SAFETY: as above; no other thread uses it.
+    unsafe { *slot = value };
+}
+
 /// Reads a word of the auxiliary vector, 0 if it is missing.
 #[must_use]
 pub fn auxiliary(kind: libc::c_ulong) -> usize {

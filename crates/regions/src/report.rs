@@ -1,0 +1,63 @@
+//! Counters of each rule, in a file that the launcher and all processes map.
+//!
+//! Counters reach the launcher however a process ends. Without the file, nothing is counted.
+
+use core::ptr;
+use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use largefolio_ranges::sys::{call, i32_word};
+use largefolio_ranges::{Errno, Fd, rules::NR_RULES_MAX};
+
+/// By rule: regions, bytes, failures, the last failure's number.
+const NR_COUNTERS: usize = 4;
+const REPORT_BYTES: usize = NR_RULES_MAX * NR_COUNTERS * size_of::<u64>();
+
+static COUNTERS: AtomicUsize = AtomicUsize::new(0);
+
+/// Maps the launcher's file.
+pub(crate) fn open(path: &core::ffi::CStr) {
+    let Ok(file) = Fd::open(path, libc::O_RDWR | libc::O_NOFOLLOW) else { return };
+    let mut last = [0_u8; 1];
+    // Counting past the end of a shorter file would raise SIGBUS.
+    if file.read_at(&mut last, REPORT_BYTES as u64 - 1) != Ok(1) {
+        return;
+    }
+    let protection = i32_word(libc::PROT_READ | libc::PROT_WRITE);
+    let arguments = [0, REPORT_BYTES, protection, i32_word(libc::MAP_SHARED), file.word(), 0];
+    // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
+    if let Ok(address) = unsafe { call(libc::SYS_mmap, arguments) } {
+        COUNTERS.store(address, Ordering::Release);
+    }
+}
+
+pub(crate) fn count(rule: usize, bytes: usize, result: Result<(), Errno>) {
+    match result {
+        Ok(()) => {
+            add(rule, 0, 1);
+            add(rule, 1, bytes as u64);
+        }
+        Err(Errno(number)) => {
+            add(rule, 2, 1);
+            if let Some(slot) = counter(rule, 3) {
+                slot.store(u64::from(number.unsigned_abs()), Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+fn add(rule: usize, which: usize, amount: u64) {
+    if let Some(slot) = counter(rule, which) {
+        slot.fetch_add(amount, Ordering::Relaxed);
+    }
+}
+
+fn counter(rule: usize, which: usize) -> Option<&'static AtomicU64> {
+    let start = COUNTERS.load(Ordering::Acquire);
+    if start == 0 || rule >= NR_RULES_MAX || which >= NR_COUNTERS {
+        return None;
+    }
+    let offset = (rule * NR_COUNTERS + which) * size_of::<u64>();
+    let slot = ptr::with_exposed_provenance::<AtomicU64>(start + offset);
+    // SAFETY: an aligned number inside the mapping, which stays; processes only use it atomically.
+    Some(unsafe { &*slot })
+}
