@@ -149,7 +149,8 @@ build:
 	@scripts/setup.sh build
 # The same selections as in python/build_backend, so that a wheel reuses this build.
 	$(CARGO) build --release --package largefolio-cli --package largefolio-python --bin folio
-	$(CARGO) build --release --package largefolio-recorder --package largefolio-preload --package largefolio-c
+	$(CARGO) build --release --package largefolio-recorder --package largefolio-preload --package largefolio-regions \
+		--package largefolio-c
 	@$(INSTALL) pages
 
 ## Copies what `make build` made below PREFIX (and DESTDIR); uninstall removes exactly that.

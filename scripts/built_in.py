@@ -11,7 +11,8 @@ import subprocess
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
 # One `cargo build` shares features among its crates: folio with the module, the libraries alone.
-COMPILED = [("largefolio-cli", "largefolio-python"), ("largefolio-recorder", "largefolio-preload", "largefolio-c")]
+COMPILED = [("largefolio-cli", "largefolio-python"),
+            ("largefolio-recorder", "largefolio-preload", "largefolio-regions", "largefolio-c")]
 # All compiled dependencies, and those linked into a program: no build scripts, no macros.
 ALL = "normal,build"
 LINKED = "normal,no-proc-macro"

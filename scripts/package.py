@@ -34,7 +34,8 @@ COMPILERS = {"amd64": "gcc-x86-64-linux-gnu", "arm64": "gcc-aarch64-linux-gnu"}
 CARGO_DEB = "3.8.0"
 TOOLS = ROOT / "target" / "tools"
 FOLIO = ["--package=largefolio-cli", "--bin=folio"]
-LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload", "--package=largefolio-c"]
+LIBRARIES = ["--package=largefolio-recorder", "--package=largefolio-preload",
+             "--package=largefolio-regions", "--package=largefolio-c"]
 # Built together with folio, so that cargo selects the features of a wheel's folio.
 MODULE = ["--package=largefolio-python"]
 # Not published as crates: the wheel has one, the tests use the other.

@@ -64,7 +64,7 @@ install_built() {
     mkdir -p "$folio/bin" "$folio/lib/largefolio" "$folio/share/largefolio/traces"
     ln "$target/debug/lib_native.so" "$site/largefolio/_native.abi3.so"
     ln "$target/debug/folio" "$folio/bin"
-    ln "$target"/debug/liblargefolio_{recorder,preload}.so "$folio/lib/largefolio"
+    ln "$target"/debug/liblargefolio_{recorder,preload,regions}.so "$folio/lib/largefolio"
     cp traces/*.folio "$folio/share/largefolio/traces"
     cp -r policies "$folio/share/largefolio"
     printf '#!%s\nfrom largefolio._command import main\nmain()\n' "$environment/bin/python" \

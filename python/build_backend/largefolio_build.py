@@ -45,9 +45,9 @@ _STAGE = _PYTHON / "largefolio" / "_folio"
 # folio so that both get the same features; the libraries share nothing with them.
 _BUILT = (
     ("--package=largefolio-cli", "--package=largefolio-python", "--bin=folio"),
-    ("--package=largefolio-recorder", "--package=largefolio-preload"),
+    ("--package=largefolio-recorder", "--package=largefolio-preload", "--package=largefolio-regions"),
 )
-_FILES = ("folio", "liblargefolio_recorder.so", "liblargefolio_preload.so")
+_FILES = ("folio", *(f"liblargefolio_{name}.so" for name in ("recorder", "preload", "regions")))
 _QEMU = "scripts/qemu.sh"
 # Licences of the compiled crates. A source distribution contains it; in the repository it exists
 # only while a wheel is built.

@@ -21,6 +21,8 @@ pub(crate) const RECORDER: Library =
     Library { name: "liblargefolio_recorder.so", variable: "LARGEFOLIO_RECORDER" };
 pub(crate) const PRELOADED: Library =
     Library { name: "liblargefolio_preload.so", variable: "LARGEFOLIO_PRELOAD" };
+pub(crate) const REGIONS: Library =
+    Library { name: "liblargefolio_regions.so", variable: "LARGEFOLIO_REGIONS_LIBRARY" };
 
 /// The QEMU for x86-64 programs. `scripts/qemu.sh` builds it if the distribution's has no plugins.
 pub(crate) const QEMU_X86_64: Library =

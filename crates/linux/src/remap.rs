@@ -39,10 +39,10 @@ pub use records::{Summary, TextSum};
 use store::{ReportFile, Store};
 pub use wire::{How, Refusal};
 
-const PRELOAD: &str = "LD_PRELOAD";
+pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 /// A dynamic `AddressSanitizer` ends the program if another library is loaded before it, unless
 /// this option is set. Our library replaces no function, so the order does not matter.
-const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
+pub(crate) const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -206,7 +206,7 @@ fn open_store(named: Option<&Path>) -> Result<Store, Refused> {
 }
 
 /// Puts the library first in the list of preloaded libraries, without duplicates.
-fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
+pub(crate) fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
     let mut list = library.as_os_str().to_owned();
     let earlier = earlier.unwrap_or_default();
     let rest = earlier.as_bytes().split(|byte| b": ".contains(byte));
@@ -218,7 +218,7 @@ fn preload_list(library: &Path, earlier: Option<OsString>) -> OsString {
     list
 }
 
-fn with_option(earlier: Option<OsString>, option: &str) -> OsString {
+pub(crate) fn with_option(earlier: Option<OsString>, option: &str) -> OsString {
     match earlier.filter(|earlier| !earlier.is_empty()) {
         Some(mut earlier) if !earlier.as_bytes().ends_with(option.as_bytes()) => {
             earlier.push(":");

@@ -11,12 +11,25 @@
 //! and files. `anon` is another word for `memory`. The launcher checks the lines, and the library
 //! parses them again in each process.
 
+use core::ffi::CStr;
+
 use crate::text::number;
 
 /// Rules in a file.
 pub const NR_RULES_MAX: usize = 64;
 /// All lines together.
 pub const RULES_BYTES_MAX: usize = 16 << 10;
+
+/// The rules, in the environment of the program.
+pub const RULES_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS";
+/// The path of the launcher's file of counters.
+pub const REPORT_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS_REPORT";
+/// That file begins with this number: the path may name another file once the launcher has ended.
+pub const REPORT_MAGIC: u64 = 0x6f69_6c6f_f672_6c31;
+/// By rule: regions, their bytes, refused regions, the last refusal's number. 64 bits each.
+pub const NR_COUNTERS: usize = 4;
+/// The magic number and the counters.
+pub const REPORT_BYTES: usize = 8 + NR_RULES_MAX * NR_COUNTERS * 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionAdvice {

@@ -5,21 +5,20 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use largefolio_ranges::rules::{NR_COUNTERS, NR_RULES_MAX, REPORT_BYTES, REPORT_MAGIC};
 use largefolio_ranges::sys::{call, i32_word};
-use largefolio_ranges::{Errno, Fd, rules::NR_RULES_MAX};
-
-/// By rule: regions, bytes, failures, the last failure's number.
-const NR_COUNTERS: usize = 4;
-const REPORT_BYTES: usize = NR_RULES_MAX * NR_COUNTERS * size_of::<u64>();
+use largefolio_ranges::{Errno, Fd};
 
 static COUNTERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Maps the launcher's file.
 pub(crate) fn open(path: &core::ffi::CStr) {
-    let Ok(file) = Fd::open(path, libc::O_RDWR | libc::O_NOFOLLOW) else { return };
-    let mut last = [0_u8; 1];
+    let Ok(file) = Fd::open(path, libc::O_RDWR) else { return };
+    let (mut magic, mut last) = ([0; 8], [0; 1]);
     // Counting past the end of a shorter file would raise SIGBUS.
-    if file.read_at(&mut last, REPORT_BYTES as u64 - 1) != Ok(1) {
+    let is_whole = file.read_at(&mut last, REPORT_BYTES as u64 - 1) == Ok(1);
+    let is_read = file.read_at(&mut magic, 0) == Ok(magic.len());
+    if !is_whole || !is_read || u64::from_le_bytes(magic) != REPORT_MAGIC {
         return;
     }
     let protection = i32_word(libc::PROT_READ | libc::PROT_WRITE);
@@ -56,7 +55,7 @@ fn counter(rule: usize, which: usize) -> Option<&'static AtomicU64> {
     if start == 0 || rule >= NR_RULES_MAX || which >= NR_COUNTERS {
         return None;
     }
-    let offset = (rule * NR_COUNTERS + which) * size_of::<u64>();
+    let offset = (1 + rule * NR_COUNTERS + which) * size_of::<u64>();
     let slot = ptr::with_exposed_provenance::<AtomicU64>(start + offset);
     // SAFETY: an aligned number inside the mapping, which stays; processes only use it atomically.
     Some(unsafe { &*slot })

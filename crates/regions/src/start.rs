@@ -3,15 +3,13 @@
 use core::ffi::CStr;
 use core::ptr;
 
-use largefolio_ranges::rules::RULES_BYTES_MAX;
+use largefolio_ranges::rules::{REPORT_VARIABLE, RULES_BYTES_MAX, RULES_VARIABLE};
 use largefolio_ranges::sys::{self, auxiliary};
 use largefolio_ranges::{Fd, Range, Reserved, field, number};
 
 use crate::advice::{self, Region, When};
 use crate::report;
 
-const RULES_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS";
-const REPORT_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS_REPORT";
 /// About 5000 mappings. Later ones get no advice. Only the pages in use take memory.
 const MAPS_BYTES: usize = 512 << 10;
 

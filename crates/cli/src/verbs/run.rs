@@ -1,11 +1,15 @@
 //! `folio run`.
 
+use std::io;
+use std::path::PathBuf;
+
 use anyhow::{Result, anyhow};
 use clap::{Args, ValueEnum};
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remap::Voice;
 use largefolio_linux::run::{
-    self, ChildEnd, Heap, Launch, ProgramRequest, RunError, Samples, Sampling, ThpLimit, Watched,
+    self, ChildEnd, Heap, Launch, ProgramRequest, RegionRules, RegionSum, RunError, Samples,
+    Sampling, ThpLimit, Watched,
 };
 use largefolio_linux::warm::Warmed;
 use largefolio_results::figures::{self, printable};
@@ -39,6 +43,7 @@ Examples:
   folio run -- cc1 -quiet big.i -o /dev/null
   folio run --quiet -- node server.js               folio exits, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap in 64K folios
+  folio run --regions rules -- ./solver             rules: memory>=64M huge
   folio run --thp off -- redis-server               no large folios, whatever the system allows
 
 The summary shows how much of the files was cached in 2M folios before and after, and how much text
@@ -55,9 +60,13 @@ pub(crate) struct RunArgs {
     /// Folio size of the heap: off, or a size such as 64K or 2M
     #[arg(long, value_name = "SIZE", default_value = "off", value_parser = heap_size)]
     heap: HeapSize,
+    /// Give advice about large folios to the regions in this file: each line has a region (heap,
+    /// stack, memory, memory>=64M, or `file:NAME`) and huge, nohuge or collapse
+    #[arg(long, value_name = "FILE")]
+    regions: Option<PathBuf>,
     /// Large folios of memory that this program and its children may use: off (none), advised (only
     /// where they request them with madvise; Linux 6.18), or inherit (as in this shell)
-    #[arg(long, value_enum, conflicts_with_all = ["text", "heap"])]
+    #[arg(long, value_enum, conflicts_with_all = ["text", "heap", "regions"])]
     thp: Option<ThpMode>,
     /// List every file and every reason
     #[arg(short, long, conflicts_with = "quiet")]
@@ -161,7 +170,9 @@ impl VerbArgs for RunArgs {
         // Limited THP leaves nothing to do for text.
         let text = if self.thp.is_some() { run::Text::Off } else { self.text.into() };
         let heap_bytes = self.heap.0;
-        let request = ProgramRequest { text, heap_bytes, voice, command: self.program.command };
+        let regions = self.regions.as_deref().map(RegionRules::read).transpose()?;
+        let command = self.program.command;
+        let request = ProgramRequest { text, heap_bytes, regions, voice, command };
         Ok(RunPlan { request, limit: self.thp.and_then(ThpMode::limit), verbosity })
     }
 }
@@ -213,7 +224,9 @@ impl RunPlan {
     fn is_watched(&self, plan: &Launch) -> bool {
         let is_reported = match self.verbosity {
             Verbosity::Nothing => false,
-            Verbosity::Default => !plan.warmed.is_empty() || plan.moved.is_some(),
+            Verbosity::Default => {
+                !plan.warmed.is_empty() || plan.moved.is_some() || plan.regions.is_some()
+            }
             Verbosity::Summary | Verbosity::All => true,
         };
         is_reported || plan.holds_settings()
@@ -296,6 +309,10 @@ fn summary(plan: &Launch, watched: &Watched) {
     if let Some(moved) = moved {
         moved.to_string().lines().for_each(|line| say(&format!("folio: {}", printable(line))));
     }
+    let regions = plan.regions.as_ref().and_then(|regions| regions.sums().ok());
+    for sum in regions.unwrap_or_default() {
+        say(&format!("folio: regions: {}", printable(&describe_regions(&sum))));
+    }
     if let Some(heap) = &plan.heap {
         let (size, given) = (figures::size(heap.folio_bytes), figures::bytes(heap.given_bytes()));
         let huge = figures::bytes(watched.samples.anon_huge_bytes);
@@ -304,6 +321,17 @@ fn summary(plan: &Launch, watched: &Watched) {
              {huge} of the program's memory mapped by PMD entries"
         ));
     }
+}
+
+fn describe_regions(sum: &RegionSum) -> String {
+    let RegionSum { rule, nr_regions, bytes, nr_refused, errno } = sum;
+    let count = figures::counted(*nr_regions, "region");
+    let advised = format!("{rule}: {count}, {} in all processes", figures::bytes(*bytes));
+    if *nr_refused == 0 {
+        return advised;
+    }
+    let why = io::Error::from_raw_os_error(*errno);
+    format!("{advised}; the kernel refused {}: {why}", figures::grouped(*nr_refused))
 }
 
 fn describe_samples(samples: &Samples, seconds: f64) -> String {

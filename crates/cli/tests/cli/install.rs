@@ -13,9 +13,10 @@ use tempfile::TempDir;
 
 use crate::support::text;
 
-const LIBRARIES: [&str; 4] = [
+const LIBRARIES: [&str; 5] = [
     "liblargefolio_recorder.so",
     "liblargefolio_preload.so",
+    "liblargefolio_regions.so",
     "liblargefolio.so",
     "liblargefolio.a",
 ];
@@ -166,6 +167,26 @@ fn an_installed_folio_works_from_any_directory_and_leaves_nothing() {
     assert!(!installed.prefix().exists(), "left: {:?}", installed.files());
     let again = installed.attempt("uninstall");
     assert!(text(&again.stderr).contains("folio is not installed"), "{again:?}");
+}
+
+#[test]
+fn c_programs_find_the_installed_library_through_pkg_config() {
+    if Command::new("pkg-config").arg("--version").output().is_err() {
+        return largefolio_testkit::skipped!("no pkg-config: apt-get install pkg-config");
+    }
+    let installed = Installed::new();
+    let (prefix, place) = (installed.prefix(), installed.place.path());
+    let script = "gcc \"$1/share/doc/largefolio/examples/cache.c\" -o cache \
+        $(pkg-config --cflags --libs largefolio) && pkg-config --modversion largefolio && ./cache";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, "sh"]).arg(&prefix).current_dir(place);
+    shell.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    shell.env("LD_LIBRARY_PATH", prefix.join("lib"));
+    let output = shell.output().unwrap();
+    let stdout = text(&output.stdout);
+    assert!(output.status.success(), "{stdout}{}", text(&output.stderr));
+    assert!(stdout.starts_with(env!("CARGO_PKG_VERSION")), "{stdout}");
+    assert!(stdout.contains("\nfilled: 32768 KiB used"), "{stdout}");
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod predict;
 mod processes;
 mod record;
 mod record_live;
+mod regions;
 mod report;
 mod results;
 mod run;

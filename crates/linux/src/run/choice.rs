@@ -16,6 +16,7 @@ use super::fallback::Fallback;
 use super::heap::Heap;
 use super::inherited;
 use super::program::{Program, Unknown};
+use super::regions::{RegionRules, Regions};
 use super::remap;
 use super::sample::{Samples, Sampling};
 use crate::alignment::{self, Ground, Obstacle, Placed};
@@ -42,6 +43,7 @@ pub enum Text {
 pub struct ProgramRequest {
     pub text: Text,
     pub heap_bytes: Option<u64>,
+    pub regions: Option<RegionRules>,
     pub voice: Voice,
     pub command: Vec<OsString>,
 }
@@ -79,6 +81,7 @@ pub struct Launch {
     pub heap: Option<Heap>,
     /// Moves text and collects the reports.
     pub moved: Option<Remap>,
+    pub regions: Option<Regions>,
     pub enabled: Option<String>,
 }
 
@@ -125,6 +128,7 @@ impl Launch {
             notes: Vec::new(),
             heap: None,
             moved: None,
+            regions: None,
             enabled: None,
         };
         plan.prepare(request, &program);
@@ -133,7 +137,8 @@ impl Launch {
     }
 
     fn prepare(&mut self, request: &ProgramRequest, program: &Program) {
-        let is_requested = request.text != Text::Off || request.heap_bytes.is_some();
+        let is_requested =
+            request.text != Text::Off || request.heap_bytes.is_some() || request.regions.is_some();
         let Some((file, elf)) = program.elf.as_ref().filter(|_| is_requested) else {
             if is_requested {
                 let what =
@@ -167,7 +172,18 @@ impl Launch {
                 Err(fallback) => self.fallbacks.push(fallback),
             }
         }
+        if let Some(rules) = &request.regions {
+            self.fallbacks.extend(Regions::idle(rules));
+            match Regions::new(rules, program) {
+                Ok(regions) => self.regions = Some(regions),
+                Err(fallback) => self.fallbacks.push(fallback),
+            }
+        }
         self.text(request, program, Own { path: file, elf }, &libraries);
+        // Beside the library of moved text, if there is one.
+        if let Some(regions) = &self.regions {
+            self.variables = regions.added_to(std::mem::take(&mut self.variables));
+        }
     }
 
     fn text(

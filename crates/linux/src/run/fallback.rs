@@ -37,6 +37,9 @@ pub enum Fallback {
     /// The kernel has no anonymous folios of this size. Lists its sizes.
     NoSize(Vec<u64>),
     Setting(String),
+    NoRegions(String),
+    /// No size is enabled for memory with advice.
+    RegionsIdle(String),
 }
 
 impl fmt::Display for Fallback {
@@ -99,6 +102,10 @@ impl fmt::Display for Fallback {
                 )
             }
             Self::Setting(what) => write!(out, "the heap is unchanged: {what}"),
+            Self::NoRegions(why) => write!(out, "no region gets advice: {why}"),
+            Self::RegionsIdle(why) => {
+                write!(out, "the regions get advice, but no large folios: {why}")
+            }
         }
     }
 }

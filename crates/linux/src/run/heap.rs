@@ -85,11 +85,8 @@ impl Heap {
 
 fn check_libc(program: &Program, libraries: &[PathBuf]) -> Result<(), Fallback> {
     let not = |what: &str| Err(Fallback::NotGlibc(what.to_owned()));
-    let Some((_, elf)) = &program.elf else { return not("the program cannot be read") };
-    let Some(interpreter) = &elf.interpreter else { return not("the program is static") };
-    let name = interpreter.file_name().unwrap_or_default().as_bytes();
-    if !name.starts_with(b"ld-linux") && !name.starts_with(b"ld64.so") {
-        return not("the program uses a different C library");
+    if let Some(why) = program.why_not_glibc() {
+        return not(why);
     }
     let is_libc = |path: &&PathBuf| path.file_name() == Some(OsStr::new("libc.so.6"));
     let Some(libc) = libraries.iter().find(is_libc) else {

@@ -4,6 +4,7 @@
 //! kernel: an executable but unreadable file, or another format that the kernel supports.
 
 use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 
 use crate::elf::ElfFile;
@@ -44,6 +45,15 @@ impl Program {
         let dynamic = Dynamic::read(file, Symbols::Scan).unwrap_or_default();
         let has_rights = has_rights(file);
         Ok(Self { path, elf, dynamic, has_rights })
+    }
+
+    /// Returns why glibc's loader does not load it, `None` if it does.
+    pub(super) fn why_not_glibc(&self) -> Option<&'static str> {
+        let Some((_, elf)) = &self.elf else { return Some("the program cannot be read") };
+        let Some(interpreter) = &elf.interpreter else { return Some("the program is static") };
+        let name = interpreter.file_name().unwrap_or_default().as_bytes();
+        let is_glibc = name.starts_with(b"ld-linux") || name.starts_with(b"ld64.so");
+        (!is_glibc).then_some("the program uses a different C library")
     }
 }
 

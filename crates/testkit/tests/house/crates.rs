@@ -9,7 +9,8 @@ use super::{files_below, root};
 
 const DEPENDENCIES: &str = "```dependencies\n";
 const PREFIX: &str = "largefolio-";
-const UNSAFE_CRATES: &[&str] = &["bulk", "linux", "ranges", "c", "recorder", "preload", "lab"];
+const UNSAFE_CRATES: &[&str] =
+    &["bulk", "linux", "ranges", "c", "recorder", "preload", "regions", "lab"];
 const FILE_LINES_MAX: usize = 800;
 /// A longer test module moves to its own file.
 const INLINE_TEST_LINES_MAX: usize = 150;

@@ -20,6 +20,7 @@ const CRATES: &[&str] = &[
     "python",
     "ranges",
     "recorder",
+    "regions",
     "results",
     "sim",
     "trace",

@@ -44,6 +44,21 @@ const ENVIRONMENT: &[(&[&str], Fact)] = &[
         ),
     ),
     (
+        &["run"],
+        (
+            "LARGEFOLIO_REGIONS_LIBRARY",
+            "The library for `--regions` [liblargefolio_regions.so next to `folio` or in \
+             ../lib/largefolio].",
+        ),
+    ),
+    (
+        &["run"],
+        (
+            "LD_PRELOAD, ASAN_OPTIONS, LARGEFOLIO_REGIONS, LARGEFOLIO_REGIONS_REPORT",
+            "`--regions` sets or extends these for the program and everything it starts.",
+        ),
+    ),
+    (
         &["run", "verify"],
         ("XDG_RUNTIME_DIR", "Directory for shared copies of text if /dev/shm cannot be used."),
     ),

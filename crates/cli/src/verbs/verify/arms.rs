@@ -258,7 +258,8 @@ impl Changed {
         heap_bytes: Option<u64>,
     ) -> Result<Vec<PathBuf>> {
         let command = self.plain.subject().to_vec();
-        let request = ProgramRequest { text, heap_bytes, voice: Voice::Silent, command };
+        let voice = Voice::Silent;
+        let request = ProgramRequest { text, heap_bytes, regions: None, voice, command };
         let plan = run::Launch::new(&request)?;
         let is_changed = !plan.warmed.is_empty() || plan.moved.is_some() || plan.heap.is_some();
         let why = plan.fallbacks.first().map(ToString::to_string);
