@@ -29,7 +29,7 @@ impl Folio {
     }
 }
 
-/// Reads flags in windows, because neighbouring pages are usually in the same folio.
+/// Reads the flags of large folios in windows, and remembers the last folio.
 pub(crate) struct Folios {
     file: Fd,
     first: u64,
@@ -54,7 +54,7 @@ impl Folios {
     }
 
     fn find(&mut self, pfn: u64) -> Option<Folio> {
-        let own = self.flags(pfn)?;
+        let own = self.flags_alone(pfn)?;
         let is_zero = own & ZERO != 0;
         if own & (HEAD | TAIL) == 0 {
             return Some(Folio { head: pfn, nr_pages: 1, is_zero });
@@ -70,6 +70,13 @@ impl Folios {
             nr_pages += 1;
         }
         Some(Folio { head, nr_pages, is_zero })
+    }
+
+    /// Reads one number rather than a window: base pages lie scattered in memory.
+    fn flags_alone(&self, pfn: u64) -> Option<u64> {
+        let mut flags = [0];
+        let nr = self.file.read_words(pfn, &mut flags).ok()?;
+        flags.first().copied().filter(|_| nr == 1)
     }
 
     fn flags(&mut self, pfn: u64) -> Option<u64> {

@@ -60,7 +60,7 @@ impl Choice {
 }
 
 impl Settings {
-    /// Reads the settings. Takes a dozen short files, about 50 us.
+    /// Reads the settings. Takes a dozen short files, about 0.1 ms.
     ///
     /// # Errors
     /// If the kernel refuses to open the folder for another reason than that it has no large
