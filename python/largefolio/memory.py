@@ -1,7 +1,7 @@
 """Large folios for this process's own memory.
 
 Each function takes any object with a contiguous buffer: a NumPy array, a ``bytearray``, an
-``mmap``, a ``memoryview``. It works on the whole pages in the buffer, keeps what they hold, and runs
+``mmap``, a ``memoryview``. It works on the whole pages in the buffer, keeps their contents, and runs
 without the GIL.
 
     >>> import largefolio as lf

@@ -4,7 +4,7 @@
  * A large folio is a naturally aligned block of memory that the kernel manages as one: 2 MiB on
  * x86-64 (one PMD entry of the page table maps it), and 16 KiB to 1 MiB where the settings allow.
  * These functions get them for a range, show which sizes it has and why no larger ones, and
- * return what large folios hold unused.
+ * return unused memory in them.
  *
  *   #include <largefolio.h>
  *   void *cache;
@@ -19,7 +19,7 @@
  *
  * Every function
  *   - returns 0, or a negative number of <errno.h>; errno itself may change;
- *   - except folio_release, keeps what the memory holds, and may be called while other threads
+ *   - except folio_release, keeps the memory's contents, and may be called while other threads
  *     write to the memory or unmap it;
  *   - takes any address and length and works on the whole pages in them: a page at either end that
  *     is only partly in the range is left alone;

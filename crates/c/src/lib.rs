@@ -7,7 +7,7 @@
 //! - C1: a structure grows only into its reserved fields, which are 0, so programs and libraries of
 //!   different versions fit. Numbers of reasons and flags keep their meaning.
 //! - C2: nothing below panics (R4); if it did, `extern "C"` ends the program, never unwinds.
-//! - C3: a pointer to a result may be null only where the header says so; otherwise the answer is
+//! - C3: a pointer to a result may be null only if the header says so; otherwise the answer is
 //!   `-EINVAL`.
 
 #![no_std]

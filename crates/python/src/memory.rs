@@ -1,7 +1,7 @@
 //! The process's own memory: `largefolio.memory`.
 //!
 //! An address and a length cross the bridge; `largefolio/memory.py` holds the buffer that they are
-//! of. No function changes what the memory holds (`largefolio_ranges` R1), so a wrong address
+//! of. No function changes the memory's contents (`largefolio_ranges` R1), so a wrong address
 //! harms nothing.
 
 use largefolio_ranges::{self as ranges, Advice, Errno, Options, Range, Reason, Settings};
@@ -17,7 +17,7 @@ fn raised(Errno(number): Errno) -> PyErr {
     PyOSError::new_err((number, text))
 }
 
-/// Runs `work` on the whole pages of a buffer, without the interpreter's lock.
+/// Runs `work` on a buffer's whole pages, without the interpreter's lock.
 fn on_range<T: Send>(
     py: Python<'_>,
     (address, len): (usize, usize),

@@ -13,7 +13,7 @@ pub enum Advice {
     NoHuge,
 }
 
-/// Gives advice for the range. Memory keeps what it holds and its folios.
+/// Gives advice for the range. Memory keeps its contents and its folios.
 ///
 /// # Errors
 /// `ENOMEM` if a part is not mapped (the rest has the advice), `EINVAL` if the kernel has no large
@@ -28,13 +28,13 @@ pub fn advise(range: Range, advice: Advice) -> Result<()> {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Options {
-    /// Use all pages now, as a write would (Linux 5.14). They keep what they hold.
+    /// Use all pages now, as a write would (Linux 5.14). They keep their contents.
     pub populate: bool,
     /// Move pages that are already in smaller folios to PMD folios (Linux 6.1).
     pub collapse: bool,
 }
 
-/// What was done, and why not more.
+/// The result of [`back`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backed {
     /// In whole pages.
@@ -93,7 +93,7 @@ pub fn back(range: Range, options: Options) -> Result<Backed> {
     Ok(done)
 }
 
-/// Returns what prevents large folios in the range, `Complete` if nothing does.
+/// Returns the reason that prevents large folios in the range, or `Complete`.
 fn obstacle(range: Range, settings: &Settings, folio_bytes: Option<usize>) -> Reason {
     match folio_bytes {
         None if !settings.has_thp => Reason::NoThp,
@@ -105,7 +105,7 @@ fn obstacle(range: Range, settings: &Settings, folio_bytes: Option<usize>) -> Re
     }
 }
 
-/// What a collapse did.
+/// The result of [`collapse`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Collapsed {
     /// The size of a PMD folio.

@@ -12,7 +12,7 @@
 //! `largefolio.h` (crate `largefolio-c`) and `largefolio.memory` in Python offer the same.
 //!
 //! Invariants:
-//! - R1: no function changes what memory holds, so each may be called on any address, while other
+//! - R1: no function changes memory's contents, so each may be called on any address, while other
 //!   threads write to it or unmap it.
 //! - R2: nothing here allocates, keeps state, leaves a descriptor open, or raises a signal. A
 //!   descriptor of `/proc/self` belongs to the process that opened it, so each call opens its own;

@@ -13,7 +13,7 @@ use crate::range::Range;
 use crate::scan::{Wanted, category, scan};
 use crate::sys::{Result, page_bytes};
 
-/// Pages in a step: what one PMD entry maps, with 4K pages.
+/// Pages in a step: one PMD entry maps as many, with 4K pages.
 pub(crate) const STEP_PAGES: usize = 512;
 
 const PRESENT: u64 = 1 << 63;
@@ -102,7 +102,7 @@ impl Pages {
     }
 }
 
-/// Marks what only `PAGEMAP_SCAN` tells.
+/// Marks the states that only `PAGEMAP_SCAN` shows.
 fn mark(pagemap: &Fd, step: Range, pages: &mut [Page]) -> Result<()> {
     let page_bytes = page_bytes() as u64;
     let categories = category::HUGE | category::ZERO;

@@ -35,7 +35,7 @@ pub const REPORT_BYTES: usize = 8 + NR_RULES_MAX * NR_COUNTERS * 8;
 pub enum RegionAdvice {
     Huge,
     NoHuge,
-    /// As `Huge`; also, what is in use when the program starts is moved to PMD folios.
+    /// As `Huge`; also moves memory that is in use when the program starts to PMD folios.
     Collapse,
 }
 
@@ -85,7 +85,7 @@ impl<'a> Rule<'a> {
     /// Parses a line; an empty line or a comment (`#`) is `None`.
     ///
     /// # Errors
-    /// What is wrong with the line.
+    /// The line's mistake.
     pub fn parse(line: &'a [u8]) -> Result<Option<Self>, RuleError> {
         let line = line.trim_ascii();
         if line.is_empty() || line.first() == Some(&b'#') {

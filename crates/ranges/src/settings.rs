@@ -12,7 +12,7 @@ pub const NR_ORDERS: usize = 16;
 /// The kernel has no anonymous folios of two pages.
 const ORDER_MIN: u32 = 2;
 
-/// What prctl(2) allows this process.
+/// This process's limit, set with prctl(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProcessThp {
     Allowed,

@@ -1,6 +1,6 @@
 //! Returns unused memory in large folios.
 //!
-//! `MADV_DONTNEED` on a page of zeros would lose what another thread writes at that moment.
+//! `MADV_DONTNEED` on a page of zeros would lose a write of another thread at that moment.
 //! `MADV_COLD` on one page of a PMD-mapped folio makes the kernel split it instead. While the
 //! pages are unmapped for the split, the kernel replaces those of only zeros with the shared zero
 //! page (Linux 6.12), so no write is lost.
@@ -10,7 +10,7 @@ use crate::range::Range;
 use crate::sys::{Errno, Madvise, Result, block_bytes, madvise, page_bytes};
 use crate::waste::Waste;
 
-/// What a split did.
+/// The result of a split.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Split {
     /// Bytes under PMD entries before.

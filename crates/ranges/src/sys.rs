@@ -84,7 +84,7 @@ pub const fn block_bytes(page_bytes: usize) -> usize {
     page_bytes / 8 * page_bytes
 }
 
-/// Advice of madvise(2) that keeps what the memory holds.
+/// Advice of madvise(2) that keeps the memory's contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Madvise {
@@ -102,7 +102,7 @@ pub enum Madvise {
 /// # Errors
 /// The kernel's.
 pub fn madvise(address: usize, len: usize, advice: Madvise) -> Result<()> {
-    // SAFETY: none of the advices changes what the memory holds.
+    // SAFETY: none of the advices changes the memory's contents.
     unsafe { call(libc::SYS_madvise, [address, len, advice as usize, 0, 0, 0]) }.map(drop)
 }
 

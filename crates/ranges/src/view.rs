@@ -7,7 +7,7 @@ use crate::reason::{Reason, Shares};
 use crate::settings::{NR_ORDERS, ProcessThp, Settings};
 use crate::sys::{Result, page_bytes};
 
-/// What a range consists of. Counting equation, if `bytes_by_order` is known: its sum is
+/// The memory of a range, by state. Counting equation, if `bytes_by_order` is known: its sum is
 /// `present_bytes - zero_page_bytes`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
@@ -160,7 +160,7 @@ impl Evidence<'_> {
         }
     }
 
-    /// Returns what prevents large folios wherever the memory is and whatever it holds.
+    /// Returns the reason that prevents large folios at any address and with any contents.
     fn prevented(&self) -> Option<Reason> {
         let Self { area, settings, .. } = self;
         match area.kind {

@@ -20,7 +20,7 @@ static HAS_FILES: AtomicUsize = AtomicUsize::new(0);
 static HEAP_START: AtomicUsize = AtomicUsize::new(usize::MAX);
 static HEAP_END: AtomicUsize = AtomicUsize::new(usize::MAX);
 
-/// What the heap grows by: glibc's largest threshold for a mapping of its own.
+/// The heap's steps: glibc's largest threshold for a mapping of its own.
 const STEP_BYTES: core::ffi::c_int = 32 << 20;
 
 /// Memory that a rule can be about.
@@ -56,16 +56,16 @@ pub(crate) fn set(text: &'static [u8]) {
 
 /// Remembers how far the heap has its advice.
 pub(crate) fn set_heap(range: Range) {
-    let Some((_, rule)) = rules().find(|(_, rule)| rule.what == What::Heap) else { return };
-    HEAP_START.store(range.start(), Ordering::Relaxed);
-    HEAP_END.store(range.end(), Ordering::Relaxed);
-    if rule.advice != RegionAdvice::NoHuge {
+    if rules().any(|(_, rule)| rule.what == What::Heap) {
+        HEAP_START.store(range.start(), Ordering::Relaxed);
+        HEAP_END.store(range.end(), Ordering::Relaxed);
         grow_in_large_steps();
     }
 }
 
-/// Makes glibc's malloc grow the heap in steps that hold folios. Each step is a mapping of its own,
-/// because malloc writes to it before it has the advice; its usual steps have 132 KiB.
+/// Makes glibc's malloc grow the heap in large steps. Each step stays a mapping of its own, because
+/// malloc writes to it before it has the advice. In the usual steps of 132 KiB no PMD folio would
+/// fit, and a heap of 8 GiB would have as many mappings as the kernel allows.
 fn grow_in_large_steps() {
     // SAFETY: mallopt takes numbers; other allocators ignore it.
     unsafe { libc::mallopt(libc::M_TOP_PAD, STEP_BYTES) };

@@ -30,10 +30,22 @@ static MEMALIGN: Next = Next::new(c"memalign");
 static ALIGNED_ALLOC: Next = Next::new(c"aligned_alloc");
 static POSIX_MEMALIGN: Next = Next::new(c"posix_memalign");
 
-/// Advises new private memory, and keeps errno.
+/// Looks all of them up, while the process has one thread.
+pub(crate) fn find_all() {
+    for each in [&MMAP, &MALLOC, &CALLOC, &REALLOC, &MEMALIGN, &ALIGNED_ALLOC, &POSIX_MEMALIGN] {
+        let _ = each.get();
+    }
+}
+
+/// Advises new private memory, and keeps errno. A large allocation is a mapping, which begins just
+/// before it: whole pages around it leave the mapping in one piece.
 fn advise(address: *mut c_void, len: usize) {
     let errno = sys::errno();
-    if let Ok(range) = Range::new(address.addr(), len) {
+    let before = address.addr() % sys::page_bytes();
+    let around = len.saturating_add(before).checked_next_multiple_of(sys::page_bytes());
+    if let Some(around) = around
+        && let Ok(range) = Range::new(address.addr() - before, around)
+    {
         advice::apply(range, Region::Memory(len), When::Later);
     }
     sys::set_errno(errno);

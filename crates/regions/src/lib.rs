@@ -4,14 +4,15 @@
 //! that one exports nothing, and this one must replace functions to see later memory.
 //!
 //! ```text
-//!   constructor   LARGEFOLIO_REGIONS -> rules (kept in memory of our own)
+//!   constructor   the next library's functions
+//!                 LARGEFOLIO_REGIONS -> rules (kept in memory of our own)
 //!                 /proc/self/maps -> heap, stack, memory, files -> advice
 //!   mmap          the next library's function, then advice by size or by file
 //!   malloc, ..    the same; and advice for the heap's new part, once it has grown
 //! ```
 //!
 //! Invariants:
-//! - G1: each function calls the next library's of the same name and returns what it returned, with
+//! - G1: each function calls the next library's of the same name and returns its result, with
 //!   its errno. Advice that fails changes nothing but a counter.
 //! - G2: without rules, and in a process with other privileges, nothing is advised.
 //! - G3: the library allocates nothing, installs no signal handler, leaves no descriptor open.

@@ -4,7 +4,8 @@ use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 const UNKNOWN: usize = 0;
-/// The lookup runs: the loader may allocate during it.
+/// The lookup runs: an older loader allocates during it. `start` looks up every function before
+/// there are threads, so no other thread sees this.
 const RUNNING: usize = 1;
 
 pub(crate) struct Next {

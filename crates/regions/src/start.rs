@@ -1,4 +1,4 @@
-//! What happens before `main`: rules are read, and memory that is already there gets its advice.
+//! Before `main`: reads the rules, and advises memory that is already there.
 
 use core::ffi::CStr;
 use core::ptr;
@@ -8,6 +8,7 @@ use largefolio_ranges::sys::{self, auxiliary};
 use largefolio_ranges::{Fd, Range, Reserved, field, number};
 
 use crate::advice::{self, Region, When};
+use crate::functions;
 use crate::report;
 
 /// About 5000 mappings. Later ones get no advice. Only the pages in use take memory.
@@ -15,6 +16,7 @@ const MAPS_BYTES: usize = 512 << 10;
 
 pub(crate) extern "C" fn start() {
     let errno = sys::errno();
+    functions::find_all();
     if auxiliary(libc::AT_SECURE) == 0
         && let Some(text) = variable(RULES_VARIABLE).and_then(kept)
     {

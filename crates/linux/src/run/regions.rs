@@ -3,8 +3,7 @@
 //! This is the launcher's side: it checks the file and the program, and reads the counters. The
 //! preloaded library (`crates/regions`) gives the advice in each process.
 //!
-//! The counters are in memory that has no name but this process's descriptor, so nothing is left
-//! behind, however this process ends.
+//! The counters are in memory without a name, so they disappear with this process.
 
 use std::env;
 use std::ffi::{CStr, OsStr, OsString};
@@ -43,7 +42,7 @@ pub enum RegionsError {
     TooMany(PathBuf),
 }
 
-/// The rules of a file, each checked.
+/// A file's rules, each checked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionRules(Vec<Vec<u8>>);
 
@@ -80,7 +79,7 @@ impl RegionRules {
     }
 }
 
-/// What a rule did, in all processes.
+/// A rule's effect, in all processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionSum {
     pub rule: String,
@@ -91,7 +90,7 @@ pub struct RegionSum {
     pub errno: i32,
 }
 
-/// The library, its rules, and what they did.
+/// The library, its rules, and their counters.
 #[derive(Debug)]
 pub struct Regions {
     library: PathBuf,
@@ -143,7 +142,7 @@ impl Regions {
         variables
     }
 
-    /// Returns what each rule did so far.
+    /// Returns each rule's effect so far.
     ///
     /// # Errors
     /// If the counters cannot be read.
