@@ -12,15 +12,16 @@
 //! `largefolio.h` (crate `largefolio-c`) and `largefolio.memory` in Python offer the same.
 //!
 //! Invariants:
-//! - R1: no function changes memory's contents, so each may be called on any address, while other
-//!   threads write to it or unmap it.
+//! - R1: only [`release`] and dropping a [`Reserved`] unmap memory. No other function changes
+//!   memory's contents, so each may be called on any address, while other threads write to it or
+//!   unmap it.
 //! - R2: nothing here allocates, keeps state, leaves a descriptor open, or raises a signal. A
 //!   descriptor of `/proc/self` belongs to the process that opened it, so each call opens its own;
 //!   after a fork, the child sees its own memory.
 //! - R3: an unprivileged process cannot see folios below the PMD size. Numbers that are not
 //!   visible are `None`, never 0.
-//! - R4: the library cannot panic, as `largefolio-preload` requires (its P4): it does not index or
-//!   unwrap.
+//! - R4: nothing here indexes, unwraps or divides by a number from outside, so it does not panic, as
+//!   the preloaded libraries require.
 //! - R5: a call that a seccomp filter denies returns its error.
 
 #![no_std]
