@@ -9,7 +9,7 @@
 //! [`measure`], [`calibrate`] (this machine's costs), [`verify`] (a command with and without a
 //! change); [`program`] (how programs start) and [`timed_run`] (one timed run); [`system`],
 //! [`kernel_facts`] (the kernel's settings) and [`census`] (folio sizes of the running system),
-//! [`reasons`] and [`remedies`] (why folios are small); [`signals`] (Ctrl-C), [`mod@shell`]
+//! [`reasons`] and [`remedies`] (why folios are small), [`stalls`] (waits for memory); [`signals`] (Ctrl-C), [`mod@shell`]
 //! (quoting), [`stack`] and [`confine`] (for folio itself).
 
 pub mod align;
@@ -36,6 +36,7 @@ pub mod setting;
 pub mod shell;
 pub mod signals;
 pub mod stack;
+pub mod stalls;
 pub mod system;
 pub mod timed_run;
 pub mod tune;

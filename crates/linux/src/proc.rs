@@ -6,6 +6,7 @@
 //!               fd     descriptors of a process and their files                      fd
 //!               pinned   pinned pages, and their addresses                          pinned
 //!   /proc       host   release, processor, memory, this boot                        host
+//!               counters   events since boot, waits for memory (PSI)                counters
 //!   /sys        thp, block, cgroup, kernel: paths of settings and limits            thp block cgroup kernel
 //!   a setting   Choice always [madvise] never                                       choice
 //! ```
@@ -22,6 +23,7 @@
 pub mod block;
 pub mod cgroup;
 pub(crate) mod choice;
+pub mod counters;
 pub mod fd;
 pub mod host;
 pub(crate) mod kernel;

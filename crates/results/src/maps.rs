@@ -4,7 +4,8 @@
 //! Reading order: `reading` (reading and judging the system), `group` (by file, in order), `view`
 //! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
 //! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
-//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `waste` (pages of zeroes); `elf` with `elf_text` and
+//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `waste` (pages of zeroes);
+//! `stalls` with `stalls_text` (waits for memory); `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
 mod board;
@@ -23,6 +24,8 @@ mod plain;
 mod reading;
 mod require;
 mod show;
+mod stalls;
+mod stalls_text;
 mod state;
 mod summary;
 mod table;
@@ -48,6 +51,7 @@ pub(crate) use plain::what_in;
 pub use reading::{MapsRequest, Reading, Selection};
 pub use require::Requirement;
 pub use show::Show;
+pub use stalls::StallsResult;
 pub use state::State;
 pub use view::MapsResult;
 pub use waste::WasteResult;
@@ -103,6 +107,16 @@ impl Reading {
     /// Never in practice, as [`Reading::written`].
     pub fn page(&self, command_line: &[String]) -> Result<Page, ExportError> {
         page::of(self, command_line)
+    }
+}
+
+impl Forms for StallsResult {
+    fn text(&self) -> String {
+        stalls_text::of(self)
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        self.records()
     }
 }
 

@@ -7,6 +7,7 @@ mod diff;
 mod live;
 mod screen;
 mod selection;
+mod stalls;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -48,6 +49,7 @@ Examples:
   sudo folio maps --all --csv > folios.csv      one row per pid, mapping, kind and size
   sudo folio maps --name redis-server --require 2M:95%   a health check
   sudo folio maps --name redis-server --waste   how much of its large folios it never used
+  sudo folio maps --stalls --for 30s            who waited for memory, how long, and why
   folio maps 4242 --watch=5
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
@@ -111,6 +113,15 @@ pub(crate) struct MapsArgs {
     /// up to 1 GiB of that memory, and brings no page in
     #[arg(long, conflicts_with_all = ["elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache"])]
     waste: bool,
+    /// Show which processes waited for memory, how long and why: direct compaction and reclaim, by
+    /// folio size. Traces the kernel for the time in --for; without PIDs or names, all processes
+    #[arg(long, conflicts_with_all = [
+        "elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache", "waste", "full", "sort"
+    ])]
+    stalls: bool,
+    /// With --stalls, how long to watch [default: 30s]. Ctrl-C ends it early and shows the result
+    #[arg(long = "for", value_name = "TIME", value_parser = values::interval, requires = "stalls")]
+    time: Option<Duration>,
     /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
@@ -162,6 +173,7 @@ pub(crate) enum MapsPlan {
     Elf(ElfPlan),
     Diff(diff::DiffPlan),
     Live(live::LivePlan),
+    Stalls(stalls::StallsPlan),
 }
 
 pub(crate) struct ElfPlan {
@@ -223,6 +235,11 @@ impl VerbArgs for MapsArgs {
             nr_judged,
             command_line: command_line.clone(),
         };
+        if self.stalls {
+            let (time, nr_rows) = (self.time.unwrap_or(stalls::USUAL_TIME), self.top);
+            let plan = stalls::StallsPlan::of(request, time, nr_rows, form);
+            return Ok(MapsPlan::Stalls(plan));
+        }
         if !self.diff.is_empty() {
             let plan = diff::DiffPlan::of(self.diff, request, show, form)?;
             return Ok(MapsPlan::Diff(plan));
@@ -253,6 +270,7 @@ impl VerbPlan for MapsPlan {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),
             Self::Diff(plan) => return plan.run(console),
+            Self::Stalls(plan) => return plan.run(console),
             Self::Elf(plan) => plan,
         };
         let result = ElfResult::of(&plan.kernel, &plan.files, plan.command_line);

@@ -213,11 +213,11 @@ fn a_library_from_a_directory_open_to_everybody_is_not_loaded() {
 }
 
 /// A memory cgroup of this test, removed when its processes have ended.
-struct MemoryGroup(PathBuf);
+pub(crate) struct MemoryGroup(PathBuf);
 
 impl MemoryGroup {
     /// Creates a limited cgroup (v1 or v2); says loudly if this process may not.
-    fn new(test: &str, bytes: u64) -> Option<Self> {
+    pub(crate) fn new(test: &str, bytes: u64) -> Option<Self> {
         let name = format!("folio-test-{test}-{}", std::process::id());
         let trees =
             [("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")];
@@ -234,7 +234,7 @@ impl MemoryGroup {
         group
     }
 
-    fn joins(&self) -> String {
+    pub(crate) fn joins(&self) -> String {
         format!("echo $$ > {}/cgroup.procs", self.0.display())
     }
 }

@@ -19,6 +19,7 @@ mod man;
 mod maps;
 mod maps_host;
 mod maps_live;
+mod maps_stalls;
 mod names;
 mod pages;
 mod parquet;

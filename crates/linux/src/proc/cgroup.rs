@@ -104,6 +104,14 @@ pub(crate) fn own(system: &dyn System) -> Option<PathBuf> {
     groups.into_iter().find(|group| system.text(&group.join(PROCS)).is_ok())
 }
 
+/// Returns the version 2 group in `own`, a `/proc/PID/cgroup`, and its file `name`.
+pub(crate) fn file_of(system: &dyn System, own: &[u8], name: &str) -> Option<(String, PathBuf)> {
+    let path = own_path(own).filter(|path| !path.split('/').any(|part| part == ".."))?;
+    let files = MOUNTS.iter().map(|mount| Path::new(mount).join(path).join(name));
+    let file = files.into_iter().find(|file| system.text(file).is_ok())?;
+    Some((format!("/{path}"), file))
+}
+
 /// Moves process `pid` to the roots of the trees in which whole groups are killed, because a
 /// service that ends or runs out of memory kills its group. If this is refused, the process stays.
 pub(crate) fn leave(pid: u32) {

@@ -5,12 +5,12 @@
 //! trace. Accesses between two faults are invisible.
 //!
 //! ```text
-//!   tracefs instance --raw pages--> page, format --.
+//!   tracefs instance --events--> format -----------.
 //!   perf rings ------------------> named ----------+-- by time --> tasks --> book --> trace
 //!   /proc of running processes --> attach ---------'
 //! ```
 //!
-//! Reading order: `kernel_event` (the events), `page`, `format`, `rings`, `named` (their encoding),
+//! Reading order: `kernel_event` (the events), `format`, `named` (their encoding),
 //! `handle`, `files`, `image`, `attach`, `tasks` (their meaning), `usage` (CPU time and faults),
 //! `hot` (pages written again), `start` (a command), `session` (the loop).
 //!
@@ -28,8 +28,6 @@ mod hot;
 mod image;
 mod kernel_event;
 mod named;
-mod page;
-mod rings;
 mod session;
 mod start;
 mod tasks;
@@ -44,8 +42,7 @@ use largefolio_trace::{ExitKind, Writer};
 
 use self::hot::Hot;
 use self::named::Names;
-use self::rings::Rings;
-use self::session::{CommandEnd, Session, Stopped};
+use self::session::{Buffers, CommandEnd, Session, Stopped};
 use super::book::Book;
 use super::child::wait_for;
 use super::error::RecordError;
@@ -58,6 +55,7 @@ use crate::fault_probe::FaultProbe;
 use crate::proc::{Task, stat};
 use crate::signals::Signals;
 use crate::system::Live;
+use crate::tracefs::rings::Rings;
 use crate::tracefs::{Instance, TracefsError};
 
 /// Buffer per processor: room for 400,000 faults, emptied twenty times a second.
@@ -155,13 +153,13 @@ impl LiveRecording {
         };
         let formats = format::Formats::enable(&instance, probe.as_ref());
         let formats = formats.map_err(RecordError::NoEvent)?;
-        let rings =
-            Rings::open(&instance, formats).map_err(RecordError::os("open the trace buffers"))?;
+        let rings = Rings::open(&instance).map_err(RecordError::os("open the trace buffers"))?;
         let names = Names::open().map_err(RecordError::os("open perf's records of mappings"))?;
         let signals = Signals::watch().map_err(RecordError::os("watch signals"))?;
 
         let mut book = Book::new(&mut writer);
-        let mut session = Session::new(&instance, rings, names, &mut book, self.bounds);
+        let buffers = Buffers { rings, formats, names };
+        let mut session = Session::new(&instance, buffers, &mut book, self.bounds);
         session.hot = hot;
         let (command_end, stopped) = match &self.subject {
             Subject::Command(program) => {

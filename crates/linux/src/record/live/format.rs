@@ -1,7 +1,7 @@
-//! Decodes event data as described by the `format` files in tracefs.
+//! Decodes the data of recorded events.
 //!
-//! Owns the list of recorded events and the positions of their fields, which differ between
-//! kernels. An event with a field outside the data is dropped.
+//! Owns the list of recorded events and their fields; `tracefs::format` finds the fields. An event
+//! with a field outside the data is dropped.
 
 use std::collections::BTreeMap;
 
@@ -10,6 +10,7 @@ use largefolio_trace::event::abi;
 use super::kernel_event::{Call, FileRange, KernelEvent};
 use crate::fault_probe::{self, FaultProbe};
 use crate::tracefs::Instance;
+use crate::tracefs::format::{Field, NUMBER, parse, value};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventKind {
@@ -148,12 +149,6 @@ const OF_KERNEL: &str = "exceptions/page_fault_kernel";
 /// Only faults on user addresses.
 const OF_PROGRAMS: &str = "address < 0x800000000000";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Field {
-    offset: usize,
-    size: usize,
-}
-
 #[derive(Debug, Default)]
 pub(super) struct Formats {
     events: BTreeMap<u64, (EventKind, Vec<Field>)>,
@@ -227,7 +222,7 @@ impl Formats {
     }
 
     pub(super) fn decode(&self, data: &[u8]) -> Option<(u32, KernelEvent)> {
-        let number = value(data, Field { offset: 0, size: 2 })?;
+        let number = value(data, NUMBER)?;
         let (kind, fields) = self.events.get(&number)?;
         let thread = u32::try_from(value(data, self.thread?)?).ok()?;
         let mut values = [0; 6];
@@ -271,30 +266,6 @@ impl Formats {
 
 fn range([inode, device, pos, len, ..]: [u64; 6]) -> FileRange {
     FileRange { inode, device, pos, len }
-}
-
-/// Returns the event id, the fields in the order of `names`, and the thread's field.
-fn parse(text: &str, names: &[&str]) -> Option<(u64, Vec<Field>, Field)> {
-    let number = text.lines().find_map(|line| line.strip_prefix("ID: ")?.trim().parse().ok())?;
-    let fields: BTreeMap<&str, Field> = text.lines().filter_map(field).collect();
-    let places: Option<Vec<Field>> = names.iter().map(|name| fields.get(name).copied()).collect();
-    Some((number, places?, *fields.get("common_pid")?))
-}
-
-/// Parses a line such as `field:unsigned long address; offset:8; size:8; signed:0;`, with tabs.
-fn field(line: &str) -> Option<(&str, Field)> {
-    let mut parts = line.trim().split(';').map(str::trim);
-    let name = parts.next()?.strip_prefix("field:")?.rsplit(' ').next()?;
-    let mut number = |key: &str| parts.next()?.strip_prefix(key)?.parse().ok();
-    let (offset, size) = (number("offset:")?, number("size:")?);
-    Some((name.trim_start_matches('*'), Field { offset, size }))
-}
-
-fn value(data: &[u8], field: Field) -> Option<u64> {
-    let bytes = data.get(field.offset..field.offset.checked_add(field.size)?)?;
-    let mut word = [0; 8];
-    word.get_mut(..field.size)?.copy_from_slice(bytes);
-    Some(u64::from_le_bytes(word))
 }
 
 #[cfg(test)]

@@ -9,13 +9,12 @@ use std::time::{Duration, Instant};
 
 use largefolio_trace::Attached;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use rustix::time::{ClockId, clock_gettime};
 
 use super::attach::AttachedProcess;
+use super::format::Formats;
 use super::hot::Hot;
 use super::kernel_event::{KernelEvent, Timed};
 use super::named::Names;
-use super::rings::Rings;
 use super::start::Waiting;
 use super::tasks::Tasks;
 use super::usage::Usage;
@@ -25,7 +24,8 @@ use crate::record::child::{pass_on, pause, wait_for, wait_unrecorded};
 use crate::record::error::RecordError;
 use crate::record::outcome::{HotPages, Progress, RecordEnd};
 use crate::signals::Signals;
-use crate::tracefs::Instance;
+use crate::tracefs::rings::Rings;
+use crate::tracefs::{Instance, now_ns};
 
 /// The polling interval of the buffers: polling needs no wake-up in the program.
 const TICK: Duration = Duration::from_millis(50);
@@ -54,10 +54,15 @@ pub(super) enum CommandEnd {
     Continues(Child),
 }
 
+/// Where events come from. The instance's descriptors are closed before it is removed.
+pub(super) struct Buffers {
+    pub(super) rings: Rings,
+    pub(super) formats: Formats,
+    pub(super) names: Names,
+}
+
 pub(super) struct Session<'run, 'book, 'sink> {
-    // The instance's descriptors are closed before it is removed.
-    rings: Rings,
-    names: Names,
+    buffers: Buffers,
     instance: &'run Instance,
     tasks: Tasks<'book, 'sink>,
     bounds: Bounds,
@@ -71,15 +76,13 @@ pub(super) struct Session<'run, 'book, 'sink> {
 impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
     pub(super) fn new(
         instance: &'run Instance,
-        rings: Rings,
-        names: Names,
+        buffers: Buffers,
         book: &'book mut Book<'sink>,
         bounds: Bounds,
     ) -> Self {
         let (tasks, started) = (Tasks::new(book), Instant::now());
         Self {
-            rings,
-            names,
+            buffers,
             instance,
             tasks,
             bounds,
@@ -213,8 +216,15 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
 
     fn drain(&mut self) -> Result<(), RecordError> {
         let until_ns = now_ns();
-        self.names.take(&mut self.held);
-        self.rings.take(&mut self.held).map_err(RecordError::os("read the trace buffers"))?;
+        let Buffers { rings, formats, names } = &mut self.buffers;
+        names.take(&mut self.held);
+        let held = &mut self.held;
+        let taken = rings.take(&mut |time_ns, data| {
+            if let Some((tid, event)) = formats.decode(data) {
+                held.push(Timed { time_ns, tid, event });
+            }
+        });
+        taken.map_err(RecordError::os("read the trace buffers"))?;
         // The sort is stable: for the same processor and moment, mapping records come first.
         self.held.sort_by_key(|event| event.time_ns);
         let nr_taken = self.held.partition_point(|event| event.time_ns <= until_ns);
@@ -256,13 +266,13 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
                  less busy machine."
             ));
         }
-        if self.names.nr_lost > 0 {
+        if self.buffers.names.nr_lost > 0 {
             warnings.push(format!(
                 "{} records of mapped files were lost, so some files count as anonymous memory.",
-                self.names.nr_lost
+                self.buffers.names.nr_lost
             ));
         }
-        if !self.rings.has_reads() {
+        if !self.buffers.formats.has_reads {
             warnings.push(
                 "This kernel does not report read calls on files (Linux 6.12 and later do), so the \
                  trace has reads only for mapped files."
@@ -285,11 +295,4 @@ impl<'run, 'book, 'sink> Session<'run, 'book, 'sink> {
             unrecorded: None,
         }
     }
-}
-
-/// `CLOCK_MONOTONIC`, like the events.
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    let number = |value: i64| u64::try_from(value).unwrap_or(0);
-    number(now.tv_sec) * 1_000_000_000 + number(now.tv_nsec)
 }

@@ -7,7 +7,7 @@
 //!          0       u32 bytes, data             30  u32 more bits of the delta     31  absolute time
 //! ```
 //!
-//! Owns the layout; `format` decodes the event data. Invariant P1: no byte is trusted; if a page
+//! Owns the layout; `format` says where an event has its fields. Invariant P1: no byte is trusted; if a page
 //! ends inside an event, decoding stops there.
 
 const HEADER_BYTES: usize = 16;
@@ -22,7 +22,7 @@ const TIME_EXTEND: u32 = 30;
 const TIME_STAMP: u32 = 31;
 
 /// Calls `take` for each event with its time in nanoseconds and its data.
-pub(super) fn events(page: &[u8], take: &mut dyn FnMut(u64, &[u8])) {
+pub(crate) fn events(page: &[u8], take: &mut dyn FnMut(u64, &[u8])) {
     let (Some(mut time), Some(commit)) = (u64_at(page, 0), u64_at(page, 8)) else { return };
     // At most 2^27, which fits.
     let committed = (commit & COMMIT_MASK) as usize;

@@ -5,38 +5,33 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use super::format::Formats;
-use super::kernel_event::Timed;
+use super::Instance;
 use super::page;
-use crate::tracefs::Instance;
 
 /// Enough for the largest sub-buffer that can be configured.
 const PAGE_BYTES_MAX: usize = 64 << 10;
 
 #[derive(Debug)]
-pub(super) struct Rings {
+pub(crate) struct Rings {
     cpus: Vec<File>,
-    formats: Formats,
     page: Vec<u8>,
 }
 
 impl Rings {
-    pub(super) fn open(instance: &Instance, formats: Formats) -> io::Result<Self> {
+    pub(crate) fn open(instance: &Instance) -> io::Result<Self> {
         let mut cpus = Vec::new();
         for entry in fs::read_dir(instance.path().join("per_cpu"))? {
             let path = entry?.path().join("trace_pipe_raw");
             let nonblock = libc::O_NONBLOCK;
             cpus.push(OpenOptions::new().read(true).custom_flags(nonblock).open(path)?);
         }
-        Ok(Self { cpus, formats, page: vec![0; PAGE_BYTES_MAX] })
+        Ok(Self { cpus, page: vec![0; PAGE_BYTES_MAX] })
     }
 
-    pub(super) fn has_reads(&self) -> bool {
-        self.formats.has_reads
-    }
-
-    pub(super) fn take(&mut self, events: &mut Vec<Timed>) -> io::Result<()> {
-        let Self { cpus, formats, page: bytes } = self;
+    /// Empties the buffers: calls `take` for each event with its time in nanoseconds and its data,
+    /// in order for each processor.
+    pub(crate) fn take(&mut self, take: &mut dyn FnMut(u64, &[u8])) -> io::Result<()> {
+        let Self { cpus, page: bytes } = self;
         for cpu in cpus {
             loop {
                 let nr_bytes = match cpu.read(bytes) {
@@ -46,11 +41,7 @@ impl Rings {
                     Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     Err(error) => return Err(error),
                 };
-                page::events(&bytes[..nr_bytes], &mut |time_ns, data| {
-                    if let Some((tid, event)) = formats.decode(data) {
-                        events.push(Timed { time_ns, tid, event });
-                    }
-                });
+                page::events(&bytes[..nr_bytes], take);
             }
         }
         Ok(())
