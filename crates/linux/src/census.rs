@@ -9,6 +9,7 @@
 //!   totals   each page once                 folios.rs
 //!   layout   folio positions for pictures   layout.rs          a second pass
 //!   waste    pages of zeroes                 waste.rs           a second pass, on request
+//!   hot      memory in use                   hot.rs             accessed bits, on request
 //! ```
 //!
 //! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.
@@ -18,14 +19,16 @@
 //! skipped and counted.
 //!
 //! Invariants:
-//! - C1: a census does not change the system. Only [`file::cached`] maps files into this process;
-//!   it holds a read lease on each file for a few microseconds while the file is judged.
+//! - C1: a census does not change the system. Only [`hot`] clears accessed bits, and only
+//!   [`file::cached`] maps files into this process; it holds a read lease on each file for a few
+//!   microseconds while the file is judged.
 //! - C2: memory is bounded by the page tables that are read and by the machine's memory (P2, K1).
 
 pub mod block;
 pub mod cgroup;
 pub mod file;
 pub mod folios;
+pub mod hot;
 mod kpageflags;
 pub mod layout;
 mod pagemap;

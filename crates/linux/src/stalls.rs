@@ -11,7 +11,7 @@
 //!
 //! Invariants:
 //! - L1: nothing remains: the tracing instance is removed as [`crate::tracefs`] describes.
-//! - L2: memory is bounded: the buffers, the open waits, the processes and their histograms are.
+//! - L2: memory is bounded: buffers, open waits, processes and histograms have limits.
 //! - L3: lost events are counted.
 
 mod around;

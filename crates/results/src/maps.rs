@@ -5,7 +5,7 @@
 //! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
 //! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
 //! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `waste` (pages of zeroes);
-//! `stalls` with `stalls_text` (waits for memory); `elf` with `elf_text` and
+//! `stalls` with `stalls_text` (waits for memory); `hot` with `hot_text` (memory in use); `elf` with `elf_text` and
 //! `elf_page` for programs on disk.
 
 mod board;
@@ -18,6 +18,8 @@ mod elf_page;
 mod elf_text;
 mod group;
 mod headline;
+mod hot;
+mod hot_text;
 mod openmetrics;
 mod page;
 mod plain;
@@ -46,6 +48,7 @@ pub use board_rows::Grid;
 pub use diff::DiffResult;
 pub use elf::ElfResult;
 pub use group::Sort;
+pub use hot::HotResult;
 pub use plain::shortened;
 pub(crate) use plain::what_in;
 pub use reading::{MapsRequest, Reading, Selection};
@@ -107,6 +110,16 @@ impl Reading {
     /// Never in practice, as [`Reading::written`].
     pub fn page(&self, command_line: &[String]) -> Result<Page, ExportError> {
         page::of(self, command_line)
+    }
+}
+
+impl Forms for HotResult {
+    fn text(&self) -> String {
+        hot_text::of(self)
+    }
+
+    fn csv(&self) -> Result<String, ExportError> {
+        self.records()
     }
 }
 

@@ -20,6 +20,7 @@ const SCHEMAS: &[(&str, &str)] = &[
     schema!("maps"),
     schema!("maps-diff"),
     schema!("maps-elf"),
+    schema!("maps-hot"),
     schema!("maps-stalls"),
     schema!("maps-waste"),
     schema!("predict"),

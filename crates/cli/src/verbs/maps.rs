@@ -7,7 +7,7 @@ mod diff;
 mod live;
 mod screen;
 mod selection;
-mod stalls;
+mod watching;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use largefolio_trace::disk;
 
 use self::live::Output;
 use self::selection::SelectionArgs;
+use self::watching::WatchingArgs;
 use super::confined;
 use super::names;
 use super::page_file::{self, PageArgs, PageFile};
@@ -50,6 +51,7 @@ Examples:
   sudo folio maps --name redis-server --require 2M:95%   a health check
   sudo folio maps --name redis-server --waste   how much of its large folios it never used
   sudo folio maps --stalls --for 30s            who waited for memory, how long, and why
+  sudo folio maps --name postgres --hot         which of its memory is in use, in which folio sizes
   folio maps 4242 --watch=5
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
@@ -113,15 +115,8 @@ pub(crate) struct MapsArgs {
     /// up to 1 GiB of that memory, and brings no page in
     #[arg(long, conflicts_with_all = ["elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache"])]
     waste: bool,
-    /// Show which processes waited for memory, how long and why: direct compaction and reclaim, by
-    /// folio size. Traces the kernel for the time in --for; without PIDs or names, all processes
-    #[arg(long, conflicts_with_all = [
-        "elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache", "waste", "full", "sort"
-    ])]
-    stalls: bool,
-    /// With --stalls, how long to watch [default: 30s]. Ctrl-C ends it early and shows the result
-    #[arg(long = "for", value_name = "TIME", value_parser = values::interval, requires = "stalls")]
-    time: Option<Duration>,
+    #[command(flatten)]
+    watching: WatchingArgs,
     /// Check programs and shared objects on disk; for a directory, all files below it
     #[arg(long, value_name = "FILE", num_args = 1..,
         conflicts_with_all = ["selection", "file", "page_cache", "watch", "top", "sort"])]
@@ -173,7 +168,7 @@ pub(crate) enum MapsPlan {
     Elf(ElfPlan),
     Diff(diff::DiffPlan),
     Live(live::LivePlan),
-    Stalls(stalls::StallsPlan),
+    Watching(watching::WatchingPlan),
 }
 
 pub(crate) struct ElfPlan {
@@ -235,10 +230,8 @@ impl VerbArgs for MapsArgs {
             nr_judged,
             command_line: command_line.clone(),
         };
-        if self.stalls {
-            let (time, nr_rows) = (self.time.unwrap_or(stalls::USUAL_TIME), self.top);
-            let plan = stalls::StallsPlan::of(request, time, nr_rows, form);
-            return Ok(MapsPlan::Stalls(plan));
+        if let Some(what) = self.watching.what() {
+            return Ok(MapsPlan::Watching(self.watching.plan(what, request, self.top, form)));
         }
         if !self.diff.is_empty() {
             let plan = diff::DiffPlan::of(self.diff, request, show, form)?;
@@ -270,7 +263,7 @@ impl VerbPlan for MapsPlan {
         let plan = match self {
             Self::Live(plan) => return plan.run(console),
             Self::Diff(plan) => return plan.run(console),
-            Self::Stalls(plan) => return plan.run(console),
+            Self::Watching(plan) => return plan.run(console),
             Self::Elf(plan) => plan,
         };
         let result = ElfResult::of(&plan.kernel, &plan.files, plan.command_line);

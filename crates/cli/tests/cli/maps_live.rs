@@ -146,6 +146,90 @@ fn pages_of_zeroes_in_large_folios_are_waste() {
     assert!(refused.contains("cannot be used with"), "{refused}");
 }
 
+/// 40 MiB in base pages and 40 MiB with `MADV_HUGEPAGE`; reads the first 4 MiB of each, over and over.
+const PARTLY_USED: &str = "
+import mmap
+def memory(huge):
+    memory = mmap.mmap(-1, 40 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_HUGEPAGE if huge else mmap.MADV_NOHUGEPAGE)
+    for at in range(0, 40 << 20, 4096):
+        memory[at] = 1
+    return memory
+both = [memory(False), memory(True)]
+print('ready', flush=True)
+while True:
+    for one in both:
+        for at in range(0, 4 << 20, 4096):
+            one[at]
+";
+
+#[test]
+fn only_used_memory_counts_as_used() {
+    let (place, mut child) = (Place::new(), Command::new("python3"));
+    let mut child = child.args(["-c", PARTLY_USED]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let user = Sleeper(child);
+    let args = format!("maps {} --hot --for 2s", user.pid());
+    if !is_root() {
+        let stderr = place.fails(&args);
+        assert!(stderr.contains("--hot needs to see page frames; run: "), "{stderr}");
+        return;
+    }
+    let json = place.done(&format!("{args} --json"));
+    schemas::check(&format!("{args} --json"), json.as_bytes());
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let mib = |value: &Value| value.as_u64().unwrap() >> 20;
+    let mappings = json["processes"][0]["mappings"].as_array().unwrap();
+    // The two may be neighbours, but have different advice, so they are two mappings.
+    let arrays: Vec<&Value> =
+        mappings.iter().filter(|one| mib(&one["resident_bytes"]) >= 38).collect();
+    assert_eq!(arrays.len(), 2, "{json}");
+    for array in arrays {
+        // A PMD entry counts whole, so parts of 2M at both ends may count too.
+        assert!((4..=8).contains(&mib(&array["used_bytes"])), "{array}");
+        for part in array["sizes"].as_object().unwrap().values() {
+            assert!(part["used_bytes_min"].as_u64() <= part["used_bytes_max"].as_u64(), "{array}");
+        }
+    }
+    let base = &json["sizes"]["4096"];
+    assert!(mib(&base["used_bytes_max"]) >= 4, "{base}");
+    let shown = place.done(&args);
+    assert!(shown.starts_with("python3") && shown.contains(" were used; "), "{shown}");
+    assert!(place.done(&format!("{args} --csv")).contains(",[anonymous],4096,"), "{shown}");
+}
+
+#[test]
+fn memory_in_use_is_found_only_for_selected_processes() {
+    let place = Place::new();
+    for args in ["maps --hot", "maps --all --hot"] {
+        let stderr = place.fails(args);
+        assert!(stderr.contains("select processes, such as folio maps 4242 --hot"), "{stderr}");
+    }
+    assert!(place.fails("maps 1 --hot --stalls").contains("cannot be used with"));
+    let stderr = place.command_of_nobody("maps 1 --hot").output().unwrap().stderr;
+    let stderr = text(&stderr);
+    assert!(stderr.contains("--hot needs to see page frames; run: "), "{stderr}");
+    if !is_root() {
+        return;
+    }
+    let stderr = place.fails("maps 4194304 --hot --for 1s");
+    assert!(stderr.contains("process 4194304 does not exist"), "{stderr}");
+    // A zombie has no memory.
+    let mut child = Command::new("true").spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let output = place.run(&format!("maps {} --hot --for 1s", child.id()));
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("has no memory of its own"));
+    child.wait().unwrap();
+    // A process that ends meanwhile is no longer there.
+    let mut child = Command::new("sleep").arg("1").spawn().unwrap();
+    let waited = place.command(&format!("maps {} --hot --for 4s", child.id())).spawn().unwrap();
+    child.wait().unwrap();
+    let output = waited.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(2));
+}
+
 #[test]
 fn a_requirement_decides_the_exit_status() {
     let (place, sleeper) = (Place::new(), Sleeper::start());

@@ -17,7 +17,7 @@ const INSTANCES: &str = "/sys/kernel/tracing/instances";
 /// A hanging test fails instead.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-/// Reads a file of 256 MiB over and over in a control group of 32 MiB.
+/// A cat that reads a file of 256 MiB again and again in a control group of 32 MiB.
 struct Reader(Child);
 
 impl Reader {
@@ -25,9 +25,11 @@ impl Reader {
         let file = fs::File::create(place.path("large")).unwrap();
         file.set_len(256 << 20).unwrap();
         let path = place.path("large").display().to_string();
-        let script = format!("{}; while :; do cat {path}; done >/dev/null", group.joins());
-        let mut shell = Command::new("sh");
-        Self(shell.args(["-c", &script]).stderr(Stdio::null()).spawn().unwrap())
+        let script = format!("{}; exec cat $(yes {path} | head -10000) >/dev/null", group.joins());
+        let reader = Self(Command::new("sh").args(["-c", &script]).spawn().unwrap());
+        let comm = format!("/proc/{}/comm", reader.0.id());
+        wait_until(|| fs::read_to_string(&comm).is_ok_and(|name| name == "cat\n"));
+        reader
     }
 }
 
@@ -35,8 +37,6 @@ impl Drop for Reader {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        // The last cat ends by itself.
-        sleep(Duration::from_secs(1));
     }
 }
 

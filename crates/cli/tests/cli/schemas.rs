@@ -14,7 +14,7 @@ use crate::schema::Closed;
 use crate::support::{Place, hold_settings};
 
 /// Schemas of results that need root, on a kernel that can be traced.
-const ROOT_SCHEMAS: &[&str] = &["collapse", "maps-waste", "maps-stalls"];
+const ROOT_SCHEMAS: &[&str] = &["collapse", "maps-waste", "maps-stalls", "maps-hot"];
 
 /// The schemas that `folio schema` prints, changed to forbid further fields.
 fn validators() -> &'static BTreeMap<String, Closed> {
@@ -49,6 +49,7 @@ fn schema_of(args: &[&str], value: &Value) -> &'static str {
         ["maps", ..] if has("--diff") => "maps-diff",
         ["maps", ..] if has("--elf") => "maps-elf",
         ["maps", ..] if has("--waste") => "maps-waste",
+        ["maps", ..] if has("--hot") => "maps-hot",
         ["maps", ..] if has("--stalls") => "maps-stalls",
         ["maps", ..] => "maps",
         ["advise", ..] if value.get("processes").is_some() => "advise-process",
@@ -120,6 +121,7 @@ fn a_result_is_checked_for_every_schema() {
         format!("collapse {own} --kind anon --json"),
         format!("maps {own} --waste --json"),
         "maps --stalls --for 1s --json".to_owned(),
+        format!("maps {own} --hot --for 1s --json"),
     ];
     for args in commands.iter().chain(&root_commands) {
         if args.starts_with("calibrate") && !largefolio_testkit::is_whole() {

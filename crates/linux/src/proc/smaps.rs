@@ -16,6 +16,8 @@ pub struct Smap {
     /// Its share of the resident pages: a page mapped N times counts 1/N in each.
     pub pss_bytes: u64,
     pub swap_bytes: u64,
+    /// In pages that were used since their accessed bits were cleared, or ever.
+    pub referenced_bytes: u64,
     /// Bytes that one of its page table entries maps at least: more than a base page only for
     /// hugetlb.
     pub page_bytes: u64,
@@ -99,6 +101,7 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
         "Rss" => smap.rss_bytes = bytes(),
         "Pss" => smap.pss_bytes = bytes(),
         "Swap" => smap.swap_bytes = bytes(),
+        "Referenced" => smap.referenced_bytes = bytes(),
         "KernelPageSize" => smap.page_bytes = bytes(),
         "Anonymous" => smap.anon_bytes = bytes(),
         "Shared_Clean" | "Shared_Dirty" => {
@@ -137,15 +140,15 @@ mod tests {
     #[test]
     fn fields_belong_to_the_line_before_them() {
         let text = b"1000-3000 rw-p 00000000 00:00 0   [anon:a: b]\n\
-            Rss:                   8 kB\nAnonHugePages:      2048 kB\nPrivate_Hugetlb: 4 kB\n\
+            Rss:                   8 kB\nReferenced: 4 kB\nAnonHugePages:      2048 kB\nPrivate_Hugetlb: 4 kB\n\
             THPeligible:           1\nVmFlags: rd wr mr hg \n\
             5000-6000 r-xp 00000000 fe:00 7   /x\nRss: 99999999999999999999 kB\nVmFlags: rd ex nh\n";
         let smaps = parse(text);
         assert_eq!(smaps.len(), 2);
         let first = find(&smaps, 0x1000).unwrap();
         assert_eq!(
-            (first.rss_bytes, first.pmd_bytes(), first.hugetlb_bytes),
-            (8192, 2 << 20, 4096)
+            (first.rss_bytes, first.pmd_bytes(), first.hugetlb_bytes, first.referenced_bytes),
+            (8192, 2 << 20, 4096, 4096)
         );
         assert!(first.is_huge && first.is_eligible == Some(true) && !first.is_no_huge);
         let second = find(&smaps, 0x5000).unwrap();

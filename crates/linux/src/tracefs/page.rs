@@ -7,8 +7,8 @@
 //!          0       u32 bytes, data             30  u32 more bits of the delta     31  absolute time
 //! ```
 //!
-//! Owns the layout; `format` says where an event has its fields. Invariant P1: no byte is trusted; if a page
-//! ends inside an event, decoding stops there.
+//! Owns the layout; `format` finds the fields of an event. Invariant P1: no byte is trusted; if a
+//! page ends inside an event, decoding stops there.
 
 const HEADER_BYTES: usize = 16;
 /// The byte count in the second word; the bits above are flags.

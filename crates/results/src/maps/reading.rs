@@ -154,7 +154,7 @@ impl MapsRequest {
         remarks
     }
 
-    fn remedy(&self) -> String {
+    pub(super) fn remedy(&self) -> String {
         if rustix::process::geteuid().is_root() {
             "root needs CAP_SYS_ADMIN and CAP_SYS_PTRACE for this, which a container may lack"
                 .to_owned()

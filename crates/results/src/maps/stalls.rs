@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use largefolio_linux::census::cgroup::MemoryLimit;
-use largefolio_linux::shell::{again_as_root, as_root, quoted};
+use largefolio_linux::shell::{as_root, quoted};
 use largefolio_linux::stalls::{self, Durations, Kind, Moved, Owner, Stalls, StallsError, Sums};
 use largefolio_linux::system::{Live, System as _};
 use serde::Serialize;
@@ -165,8 +165,8 @@ impl MapsRequest {
     pub fn stalls(&self, time: Duration, nr_shown: usize) -> Result<StallsResult, Error> {
         let stalls = stalls::watch(&self.selection, time).map_err(|error| match error {
             StallsError::NotPermitted => Error::request(format!(
-                "--stalls needs root to trace the kernel; run: {}",
-                again_as_root(&self.command_line)
+                "--stalls needs root to trace the kernel; {}",
+                self.remedy()
             )),
             error => Error::request(error.to_string()),
         })?;
@@ -221,8 +221,8 @@ impl StallsResult {
     pub fn remarks(&self) -> Vec<Remark> {
         let lost = (self.nr_lost_events > 0).then(|| {
             Remark::Warning(format!(
-                "{} events were lost, so some waits are missing; select fewer seconds, or watch on \
-                 a less busy machine",
+                "{} events were lost because they arrived faster than folio could read them, so \
+                 some waits are missing",
                 self.nr_lost_events
             ))
         });

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use largefolio_linux::shell::as_root;
 use largefolio_linux::stalls::{Durations, Kind};
 
 use super::stalls::{StallsResult, Waiter, Waits};
@@ -98,8 +99,9 @@ fn answer(result: &StallsResult) -> String {
     if result.others.count > 0 {
         let _ = writeln!(
             out,
-            "Processes that were not selected waited {}; folio maps --stalls shows them.",
-            time(result.others.total_ns)
+            "Processes that were not selected waited {}. To see them: {}",
+            time(result.others.total_ns),
+            as_root("folio maps --stalls")
         );
     }
     out
@@ -170,7 +172,7 @@ fn add_kernel_threads(result: &StallsResult, out: &mut String) {
             }
             for waits in &thread.waits {
                 let (for_, ns) = (folio(waits), time(waits.total_ns));
-                let _ = write!(text, ", {ns} of it in {} for {for_} folios", words(waits.kind));
+                let _ = write!(text, ", waited {ns} in {} for {for_} folios", words(waits.kind));
             }
             text
         })
