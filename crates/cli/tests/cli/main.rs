@@ -26,6 +26,7 @@ mod parquet;
 mod policy;
 mod predict;
 mod processes;
+mod questions;
 mod record;
 mod record_live;
 mod regions;
