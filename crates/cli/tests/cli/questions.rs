@@ -66,12 +66,7 @@ const QUESTIONS: [Question; 14] = [
         "maps PID --waste",
         &["holds only zeroes", "What gives it back"],
     ),
-    of_service(
-        "Who waits for compaction?",
-        "mimalloc#1323",
-        "maps --stalls --for 1s",
-        &["waited"],
-    ),
+    of_service("Who waits for compaction?", "mimalloc#1323", "maps --stalls --for 1s", &["waited"]),
     of_service(
         "Which memory does it use, and in which pages?",
         "golang/go#61718",

@@ -8,7 +8,7 @@ use largefolio_sim::replay::Outcome;
 use super::measures::cgroup_lines;
 use super::section::{Section, SectionLine};
 use crate::figures::{points, size, whole_ns};
-use crate::predict::sums::{LARGE_BYTES, large_bytes, memory_bytes};
+use crate::predict::sums::{LARGE_BYTES, cached_bytes, large_bytes, memory_bytes};
 
 type PartOf = fn(&Estimate) -> Option<Interval>;
 
@@ -65,6 +65,14 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
         bytes("read from files", |row| row.reads.bytes),
         bytes("memory", memory_bytes),
     ]);
+    // The page size changes each part by a different amount.
+    if rows.iter().any(|row| row.page_bytes != rows[0].page_bytes) {
+        lines.extend([
+            bytes("  private memory", |row| row.statistics.machine_exact.anon_pages_bytes),
+            bytes("  page cache", cached_bytes),
+            bytes("page tables", |row| row.page_table_bytes),
+        ]);
+    }
     lines.extend(cgroup_lines(rows));
     Section::new("", lines)
 }
