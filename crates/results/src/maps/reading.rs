@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
@@ -37,7 +37,8 @@ pub struct MapsRequest {
 pub struct Reading {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
-    pub(super) taken_unix_s: u64,
+    /// Since 1970.
+    pub(super) taken: Duration,
     pub(super) began_cpu_ns: u64,
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
@@ -89,11 +90,9 @@ impl MapsRequest {
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn take_reading(&self) -> Result<Reading, Error> {
         let (release, boot_id) = (running::release(), census::boot_id(&Live));
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let taken_unix_s = since.map_or(0, |since| since.as_secs());
+        let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_cpu_ns = cpu_ns();
-        let mut reading =
-            Reading { release, boot_id, taken_unix_s, began_cpu_ns, ..Reading::default() };
+        let mut reading = Reading { release, boot_id, taken, began_cpu_ns, ..Reading::default() };
         if !self.selection.is_empty() {
             let chosen = self.selection.chosen(&Live)?;
             reading.missing = chosen.missing;

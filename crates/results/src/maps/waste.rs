@@ -154,7 +154,11 @@ impl MapsRequest {
 }
 
 impl WasteResult {
-    fn new(command_line: Vec<String>, found: Vec<ProcessWaste>, elapsed: Duration) -> Self {
+    pub(super) fn new(
+        command_line: Vec<String>,
+        found: Vec<ProcessWaste>,
+        elapsed: Duration,
+    ) -> Self {
         let sizes = found.iter().flat_map(|process| &process.mappings).flat_map(|one| &one.sizes);
         let read_bytes = sizes.map(|(_, waste)| waste.read_bytes).sum();
         let mut processes: Vec<Process> = found
@@ -181,6 +185,14 @@ impl WasteResult {
     /// Whether a process has large folios of private memory.
     fn is_some(&self) -> bool {
         self.processes.iter().any(|process| process.memory.large_bytes > 0)
+    }
+
+    /// Returns the pages of zeroes of each process by folio size, in bytes.
+    pub(super) fn zero_bytes(&self) -> impl Iterator<Item = (&str, BTreeMap<u64, u64>)> {
+        self.processes.iter().map(|process| {
+            let sizes = process.memory.sizes.iter();
+            (&*process.name, sizes.map(|(&size, waste)| (size, waste.zero_bytes)).collect())
+        })
     }
 
     fn all(&self) -> Memory {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use largefolio_linux::watch::Rounds;
 use largefolio_results::maps::{
-    JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Requirement, Show,
+    JUDGED_OF_PAGE, MapsRequest, MapsResult, MetricsFormat, Reading, Requirement, Show, WasteResult,
 };
 use largefolio_results::{Form, Forms as _, Remark};
 
@@ -29,7 +29,12 @@ pub(crate) enum Output {
         form: Form,
         page: Option<PageFile>,
     },
-    Metrics(PathBuf),
+    /// To standard output without a file.
+    Metrics {
+        format: MetricsFormat,
+        file: Option<PathBuf>,
+        has_waste: bool,
+    },
     Waste(Form),
 }
 
@@ -115,15 +120,13 @@ impl LivePlan {
 
     fn deliver(&self, reading: &Reading, console: &mut Console) -> Result<()> {
         match &self.output {
-            Output::Metrics(path) => {
-                console.deliver(reading.openmetrics(self.show).as_bytes(), Some(path))
+            Output::Metrics { format, file, has_waste } => {
+                let waste = has_waste.then(|| self.waste(reading)).transpose()?;
+                let metrics = reading.metrics(waste.as_ref(), self.show, *format);
+                console.deliver(metrics.as_bytes(), file.as_deref())
             }
             Output::Waste(form) => {
-                let Some(census) = reading.census() else {
-                    bail!("--waste needs processes, such as folio maps 4242 --waste");
-                };
-                let result = self.request.waste(census)?;
-                console.deliver(result.written(*form)?.as_bytes(), None)
+                console.deliver(self.waste(reading)?.written(*form)?.as_bytes(), None)
             }
             Output::Result { form, page } => {
                 let result = self.render(reading, *form)?;
@@ -131,6 +134,13 @@ impl LivePlan {
                 page_file::deliver(console, &result, page.as_ref(), || reading.page(command_line))
             }
         }
+    }
+
+    fn waste(&self, reading: &Reading) -> Result<WasteResult> {
+        let Some(census) = reading.census() else {
+            bail!("--waste needs processes, such as folio maps 4242 --waste");
+        };
+        Ok(self.request.waste(census)?)
     }
 
     fn render(&self, reading: &Reading, form: Form) -> Result<String> {
