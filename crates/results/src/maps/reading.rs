@@ -8,7 +8,7 @@ use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::selection::Missing;
 pub use largefolio_linux::census::selection::Selection;
-use largefolio_linux::census::{self, Access, Census};
+use largefolio_linux::census::{self, Access, Census, CensusError, Watch};
 use largefolio_linux::reasons::{self, CensusQuestion, Finding};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::shell::again_as_root;
@@ -53,6 +53,13 @@ impl Reading {
         cpu_ns().saturating_sub(self.began_cpu_ns)
     }
 
+    /// Gives the processes back to `watch`, which took this reading.
+    pub fn give_back(self, watch: &mut Watch) {
+        if let Some(census) = self.census {
+            watch.give_back(census);
+        }
+    }
+
     fn has_no_process(&self) -> bool {
         self.census.as_ref().is_some_and(|census| census.processes.is_empty())
     }
@@ -89,6 +96,22 @@ impl MapsRequest {
     /// # Errors
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn take_reading(&self) -> Result<Reading, Error> {
+        self.reading(&mut |pids| census::take(&Live, pids))
+    }
+
+    /// As [`MapsRequest::take_reading`], but reads only the processes that changed since `watch`'s
+    /// last reading.
+    ///
+    /// # Errors
+    /// As [`MapsRequest::take_reading`].
+    pub fn take_reading_again(&self, watch: &mut Watch) -> Result<Reading, Error> {
+        self.reading(&mut |pids| watch.take(&Live, pids))
+    }
+
+    fn reading(
+        &self,
+        take: &mut dyn FnMut(&[u32]) -> Result<Census, CensusError>,
+    ) -> Result<Reading, Error> {
         let (release, boot_id) = (running::release(), census::boot_id(&Live));
         let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_cpu_ns = cpu_ns();
@@ -97,7 +120,7 @@ impl MapsRequest {
             let chosen = self.selection.chosen(&Live)?;
             reading.missing = chosen.missing;
             reading.limits = cgroup::limits(&Live, &chosen.pids);
-            let census = census::take(&Live, &chosen.pids)?;
+            let census = take(&chosen.pids)?;
             let kernel = Kernel::of_release(&reading.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
             reading.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use largefolio_linux::census::Watch;
 use largefolio_linux::watch::Rounds;
 use largefolio_results::maps::{
     JUDGED_OF_PAGE, MapsRequest, MapsResult, MetricsFormat, Reading, Requirement, Show, WasteResult,
@@ -75,8 +76,12 @@ impl LivePlan {
         }
         let mut rounds = Rounds::new(every).context("cannot watch for Ctrl-C")?;
         let mut exit = Exit::Done;
+        let mut watch = Watch::default();
         for nr in 0_u64.. {
-            let reading = self.request.take_reading()?;
+            let reading = match &self.output {
+                Output::Metrics { .. } => self.request.take_reading_again(&mut watch)?,
+                Output::Result { .. } | Output::Waste(_) => self.request.take_reading()?,
+            };
             if nr == 0 {
                 exit = self.report_missing(&reading);
             }
@@ -90,6 +95,7 @@ impl LivePlan {
             if is_over || console.is_closed() || !rounds.wait() {
                 break;
             }
+            reading.give_back(&mut watch);
         }
         Ok(exit)
     }
