@@ -97,7 +97,7 @@ pub(super) enum ThpMode {
 }
 
 impl ThpMode {
-    const fn limit(self) -> Option<ThpLimit> {
+    pub(super) const fn limit(self) -> Option<ThpLimit> {
         match self {
             Self::Off => Some(ThpLimit::None),
             Self::Advised => Some(ThpLimit::Advised),

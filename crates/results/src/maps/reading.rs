@@ -96,11 +96,16 @@ impl MapsRequest {
     /// # Errors
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn take_reading(&self) -> Result<Reading, Error> {
-        self.reading(&mut |pids| census::take(&Live, pids))
+        let mut limits = Vec::new();
+        let reading = self.reading(&mut |pids| {
+            limits = cgroup::limits(&Live, pids);
+            census::take(&Live, pids)
+        })?;
+        Ok(Reading { limits, ..reading })
     }
 
     /// As [`MapsRequest::take_reading`], but reads only the processes that changed since `watch`'s
-    /// last reading.
+    /// last reading, and no memory limits.
     ///
     /// # Errors
     /// As [`MapsRequest::take_reading`].
@@ -119,7 +124,6 @@ impl MapsRequest {
         if !self.selection.is_empty() {
             let chosen = self.selection.chosen(&Live)?;
             reading.missing = chosen.missing;
-            reading.limits = cgroup::limits(&Live, &chosen.pids);
             let census = take(&chosen.pids)?;
             let kernel = Kernel::of_release(&reading.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
