@@ -7,9 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use largefolio_linux::census::selection::Selection;
+use largefolio_linux::census::{self, Access};
 use largefolio_linux::persist::boot::{self, Lasting};
 use largefolio_linux::persist::{FilePiece, Planned};
 use largefolio_linux::shell;
+use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
 use largefolio_linux::tune::files::{self, Removal};
@@ -170,9 +173,32 @@ impl TunePlan {
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
         let back = self.undo_command();
         let result = tune::planned(plan, &recorded, &planned, &again, &back).lists(&listed, &back);
-        self.deliver(&result, console)?;
+        self.deliver(&self.with_affected(result, plan), console)?;
         self.remark(plan, &planned);
         Ok(Exit::Done)
+    }
+
+    /// Adds the running programs that the plan affects.
+    fn with_affected(&self, result: TuneResult, plan: &ChangeSet) -> TuneResult {
+        if self.root != Path::new("/") || !tune::needs_census(plan) {
+            return result;
+        }
+        let census = Selection::All.chosen(&Live).and_then(|all| census::take(&Live, &all.pids));
+        match census {
+            Ok(census) => {
+                if census.access != Access::Full {
+                    console::warn(
+                        "only root sees which programs the change affects; here, only this user's \
+                         programs are shown",
+                    );
+                }
+                result.affects(plan, &census)
+            }
+            Err(error) => {
+                console::warn(&format!("cannot tell which programs the change affects: {error}"));
+                result
+            }
+        }
     }
 
     /// Returns earlier changes and files. Does not create a state directory if it is missing.

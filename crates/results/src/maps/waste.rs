@@ -244,6 +244,10 @@ fn remedies(largest_bytes: u64) -> Vec<Remedy> {
             return",
             "folio run --thp off -- CMD",
         ),
+        of(
+            "the same for one service, which systemd then starts without large folios",
+            "sudo folio tune --unit NAME --thp off --yes",
+        ),
     ];
     if largest_bytes < 2 << 20 {
         return all;
@@ -272,7 +276,7 @@ fn remedies(largest_bytes: u64) -> Vec<Remedy> {
     if set("hugepages-64kB/enabled").is_some() {
         all.push(of(
             "smaller large folios for all programs: see the sizes above. Other programs lose their \
-             2M folios",
+             2M folios; without --yes, the command names them",
             "sudo folio tune --set thp.2M=never --set thp.64K=always --yes",
         ));
     }
