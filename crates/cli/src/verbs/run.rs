@@ -92,7 +92,7 @@ pub(super) enum ThpMode {
     Off,
     /// Only where the program requests them
     Advised,
-    /// As in this shell
+    /// As the process that starts it
     Inherit,
 }
 
