@@ -9,7 +9,7 @@
 //!   totals   each page once                 folios.rs
 //!   layout   folio positions for pictures   layout.rs          a second pass
 //!   waste    pages of zeroes                 waste.rs           a second pass, on request
-//!   watch    what is not read again         watch.rs           if a census is repeated
+//!   watch    skip unchanged processes       watch.rs           if a census is repeated
 //! ```
 //!
 //! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.

@@ -1,4 +1,4 @@
-//! `folio tune`: the running system's settings that affect large folios, and those of a service.
+//! `folio tune`: settings of the running system and of services that affect large folios.
 
 mod canary;
 mod service;

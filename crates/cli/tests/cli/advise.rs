@@ -112,8 +112,7 @@ fn processes_have_precedence_over_files_that_are_no_trace() {
 fn nothing_changes_without_apply() {
     let place = Place::with_trace();
     let settings = || {
-        let json: serde_json::Value =
-            serde_json::from_slice(&place.run("tune --json").stdout).unwrap();
+        let json: Value = serde_json::from_slice(&place.run("tune --json").stdout).unwrap();
         json["rows"].clone()
     };
     let before = settings();

@@ -1,5 +1,5 @@
-//! `folio tune --canary` with a systemctl that behaves like one, in a mount namespace whose
-//! /etc/systemd/system and /run belong to the test.
+//! `folio tune --canary` with a systemctl that behaves like systemd's, in a mount namespace with its
+//! own /etc/systemd/system and /run.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -35,7 +35,7 @@ impl Host {
         host
     }
 
-    /// Runs `script` in the namespace; `None` where there is none.
+    /// Runs `script` in the namespace; `None` if it cannot be made.
     fn run(&self, script: &str) -> Option<Output> {
         let place = self.0.path(".").canonicalize().unwrap();
         let script = format!(

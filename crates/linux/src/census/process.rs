@@ -198,7 +198,7 @@ struct Counts {
     seen: Seen,
 }
 
-/// The pages of a process, for totals that count each page once.
+/// A process's pages, for totals that count each page once.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Private pages that no other process has.

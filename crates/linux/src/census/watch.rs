@@ -6,7 +6,7 @@
 //!   every 16th   each process again, spread over the readings
 //! ```
 //!
-//! Owns what is kept between two readings. A process's own pages are kept as a sum. Pages that
+//! Owns the facts kept between two readings. A process's own pages are kept as a sum. Pages that
 //! other processes may have are kept by frame, so that totals count each of them once.
 //!
 //! Invariants:
@@ -14,8 +14,8 @@
 //!   or its start differ from before its last reading.
 //! - W2: if the kernel collapsed or split folios since, every process is read again that has memory
 //!   for a PMD entry, or large folios in private or shared memory.
-//! - W3: what W1 and W2 do not see, such as memory that was migrated or moved, is out of date for
-//!   at most [`READINGS_MAX`] readings.
+//! - W3: a change that W1 and W2 miss, such as migrated or moved memory, is seen after at most
+//!   [`READINGS_MAX`] readings.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -41,7 +41,7 @@ pub struct Watch {
     kept: BTreeMap<u32, Kept>,
 }
 
-/// What is kept of a process besides its mappings.
+/// A process's facts that are kept in addition to its mappings.
 #[derive(Debug)]
 pub(super) struct Kept {
     pub(super) state: MemoryState,

@@ -38,7 +38,7 @@ pub fn restart(unit: &ServiceName) -> Result<(), String> {
 /// Lists the active instances of the template `STEM@.service`, by name.
 ///
 /// # Errors
-/// If systemd cannot be asked.
+/// The failed command with its message.
 pub fn instances(stem: &str) -> Result<Vec<ServiceName>, String> {
     let pattern = format!("{stem}@*.service");
     let units = ["list-units", "--plain", "--no-legend", "--full", "--state=active", &pattern];

@@ -82,7 +82,7 @@ impl TunePlan {
     pub(super) fn apply_canary(&self, canary: &Canary, console: &mut Console) -> Result<Exit> {
         self.check_root()?;
         if !manager::is_running(&self.root) {
-            bail!("systemd does not run here, so there are no instances to change and to check");
+            bail!("--canary restarts and checks instances, but systemd does not run here");
         }
         let store = Store::open(&state_folder()?, &self.root)?;
         let is_ours = |place: &FilePlace| canary.pieces.iter().any(|piece| piece.place == *place);
