@@ -251,6 +251,8 @@ fn a_service_gets_a_limit_of_thp_if_its_systemd_has_one() {
     assert!(!written.contains("disable") && written.contains("Environment="), "{written}");
     done(&system.tune("--undo"));
     assert!(!system.path(DROP_IN).exists());
+    let output = system.tune("--unit job --env A=1 --canary 10% --check true --set thp.2M=never");
+    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
     let output = system.tune("--unit job --env A=1 --canary 10% --check true");
     assert!(text(&output.stderr).contains("only without --root"), "{}", text(&output.stderr));
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::{ArgGroup, Args};
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::thp::{self, ServiceManager};
 use largefolio_linux::persist::unit::{self, Variable};
@@ -17,6 +17,7 @@ use crate::verbs::run::ThpMode;
 use crate::verbs::values;
 
 #[derive(Args, Debug)]
+#[command(group = ArgGroup::new("change").multiple(true))]
 pub(super) struct ServiceArgs {
     /// Change only this service, with a systemd drop-in for --env and --thp
     #[arg(long, value_name = "UNIT", requires = "change", conflicts_with = "undo")]
@@ -36,7 +37,8 @@ pub(super) struct ServiceArgs {
     thp: Option<ThpMode>,
     /// Change only this share of the running instances of the template named by --unit (worker@),
     /// at least one, and take the change back if --check fails
-    #[arg(long, value_name = "PERCENT%", requires_all = ["unit", "check"])]
+    #[arg(long, value_name = "PERCENT%", requires_all = ["unit", "check"],
+        conflicts_with_all = ["set", "profile", "persist"])]
     canary: Option<Share>,
     /// Shell command that checks an instance; its name is in $UNIT, and $INSTANCE has the part
     /// after the @. A failure, or no end within a minute, takes the change back
