@@ -114,6 +114,8 @@ fn a_failed_restart_takes_the_change_back() {
     };
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("Job for worker@1.service failed"));
+    let calls = fs::read_to_string(host.0.path("calls")).unwrap();
+    assert_eq!(calls.matches("restart worker@2.service").count(), 1, "put back too: {calls}");
     assert_eq!((host.state(), host.drop_ins()), (OLD.map(str::to_owned).to_vec(), 0));
 }
 
@@ -148,4 +150,18 @@ fn ctrl_c_takes_the_change_back() {
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
     assert_eq!((host.state(), host.drop_ins()), (OLD.map(str::to_owned).to_vec(), 0));
+}
+
+#[test]
+fn every_instance_is_restarted_although_one_fails_again() {
+    let host = Host::new();
+    let script = "sed -i 's/^restart)/restart) [ \"$2\" = worker@1.service ] \\&\\& exit 1;/' \
+                  \"$PLACE/bin/systemctl\"\n";
+    let Some(output) = host.run(&format!("{script}{TUNE} --check true --yes")) else { return };
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("may still run with the change"), "{stderr}");
+    let calls = fs::read_to_string(host.0.path("calls")).unwrap();
+    assert_eq!(calls.matches("restart worker@2.service").count(), 1, "{calls}");
+    assert_eq!(host.drop_ins(), 0);
 }

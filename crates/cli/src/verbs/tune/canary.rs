@@ -113,7 +113,13 @@ impl TunePlan {
         self.deliver(&tune::undone(&[]).took(&taken), console)?;
         let is_gone = |outcome: &Removal| matches!(outcome, Removal::Removed | Removal::WasGone);
         let all_gone = taken.iter().all(|file| is_gone(&file.outcome));
-        canary.activate().map_err(anyhow::Error::msg)?;
+        let left = canary.deactivate();
+        if !left.is_empty() {
+            bail!(
+                "the drop-ins are removed, but some instances may still run with the change: {}",
+                left.join("; ")
+            );
+        }
         if !all_gone {
             bail!("not every drop-in could be removed: {}", self.undo_command());
         }
@@ -144,6 +150,15 @@ impl Canary {
         if self.is_restart { self.units.iter().try_for_each(restart) } else { Ok(()) }
     }
 
+    /// Makes systemd forget the files. Restarts every instance, also after a failure; returns what
+    /// failed.
+    fn deactivate(&self) -> Vec<String> {
+        let reloaded = manager::reload();
+        let units = self.units.iter().filter(|_| self.is_restart);
+        let restarted = units.map(manager::restart);
+        std::iter::once(reloaded).chain(restarted).filter_map(Result::err).collect()
+    }
+
     /// Activates the change and checks it for the time. Returns why it failed.
     fn watch(&self, rounds: &mut Rounds) -> Result<(), String> {
         self.activate()?;
@@ -164,7 +179,8 @@ impl Canary {
     fn check(&self, unit: &ServiceName) -> Result<(), String> {
         let name = String::from(unit.clone());
         let mut command = Command::new("sh");
-        command.args(["-c", &self.check]).stdin(Stdio::null()).process_group(0);
+        command.args(["-c", &self.check]).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command.env("UNIT", &name).env("INSTANCE", unit.instance());
         let (mut child, pid) = helpers::spawn(&mut command)
             .map_err(|error| format!("the check of {name} cannot start: {error}"))?;
