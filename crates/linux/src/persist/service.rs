@@ -1,6 +1,7 @@
 //! A service's settings, as its unit and its drop-ins have them.
 //!
-//! Reads files in systemd's order. Skips folio's own drop-in, whose lines replace each other.
+//! Reads files in systemd's order. Skips folio's own drop-in, because its lines
+//! replace each other.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

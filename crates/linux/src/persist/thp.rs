@@ -31,7 +31,7 @@ const OBSTACLES: [&str; 7] = [
 ];
 const SELINUX: &str = "sys/fs/selinux/enforce";
 
-/// What the drop-in depends on, besides the unit.
+/// The facts that a drop-in depends on, in addition to the unit.
 #[derive(Clone, Copy, Debug)]
 pub struct ServiceManager<'a> {
     pub root: &'a Path,
@@ -100,7 +100,7 @@ fn wrapped(
         None => return Err("without folio, the service inherits already".to_owned()),
     };
     if manager.version.is_none() {
-        return Err("it would not know what it changes".to_owned());
+        return Err("a newer systemd needs no such change".to_owned());
     }
     let folio = program(manager)?;
     let mut commands: Vec<String> = Vec::new();

@@ -102,7 +102,7 @@ mod tests {
         reading.metrics(Some(&waste()), show, MetricsFormat::OpenMetrics)
     }
 
-    /// A process called `db`, of whose 2M folios a quarter was read, and half of that is zeroes.
+    /// A process called `db`. A quarter of its 2M folios was read, and half of that is zeroes.
     fn waste() -> WasteResult {
         let size = SizeWaste { bytes: 8 << 20, read_bytes: 2 << 20, zero_bytes: 1 << 20 };
         let mapping = MappingWaste { sizes: [(2 << 20, size)].into(), ..MappingWaste::default() };

@@ -1,6 +1,6 @@
 //! The running programs that a change for all programs would affect.
 //!
-//! A change takes effect for memory that is touched later, so this is what each program has now:
+//! A change takes effect for memory that is touched later. These are amounts of present memory:
 //! memory in folios that new memory would no longer get, or memory in smaller folios, of which
 //! new memory may take more.
 
@@ -13,7 +13,7 @@ use largefolio_sim::size::parse_bytes;
 use serde::Serialize;
 
 const NR_PROGRAMS: usize = 5;
-/// Less is no reason to hesitate.
+/// Programs with less than one 2M folio are left out.
 const BYTES_MIN: u64 = 2 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
