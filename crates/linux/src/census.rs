@@ -10,6 +10,7 @@
 //!   layout   folio positions for pictures   layout.rs          a second pass
 //!   waste    pages of zeroes                 waste.rs           a second pass, on request
 //!   hot      memory in use                   hot.rs             accessed bits, on request
+//!   watch    skip unchanged processes       watch.rs           if a census is repeated
 //! ```
 //!
 //! Owns reading and counting. [`crate::reasons`] judges why folios are not larger.
@@ -36,9 +37,12 @@ pub mod process;
 pub mod selection;
 pub mod settings;
 pub mod waste;
+mod watch;
 
+pub use self::watch::Watch;
 pub use crate::proc::{Held, maps, pinned, smaps};
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::OnceLock;
 
@@ -48,13 +52,15 @@ use rayon::iter::{
 };
 use serde::{Deserialize, Serialize};
 
-use self::folios::{Cell, Size, Tally};
-use self::kpageflags::{FlagBook, usage};
+use self::folios::Tally;
+use self::kpageflags::FlagBook;
 use self::pagemap::{Extents, Reader, Span};
-use self::process::{Mapping, Process, Walk};
+use self::process::{Mapping, Process, SeenRun, Walk};
+use self::watch::Kept;
 use crate::geometry::Geometry;
 use crate::proc::maps::{Maps, Vma};
 use crate::proc::smaps::Smap;
+use crate::proc::stat::MemoryState;
 use crate::proc::{self, Task};
 use crate::system::{Entries, System};
 
@@ -104,20 +110,39 @@ pub struct Census {
 /// If the process list or the page flags cannot be read. A process that cannot be read is in
 /// [`Census::skipped`].
 pub fn take(system: &dyn System, pids: &[u32]) -> Result<Census, CensusError> {
+    take_with(system, pids, None)
+}
+
+fn take_with(
+    system: &dyn System,
+    pids: &[u32],
+    watch: Option<&mut Watch>,
+) -> Result<Census, CensusError> {
     let geometry = Geometry::of(system.page_bytes());
-    let (subjects, skipped) = open(system, pids);
     let flags = match proc::kpageflags(system) {
         Ok(flags) => Some(flags),
         Err(error) if is_refusal(&error) => None,
         Err(error) => return Err(CensusError::Flags(error)),
     };
-    let taking = Taking { system, geometry, subjects, skipped };
-    if let Some(flags) = flags {
-        taking.full(&*flags)
-    } else {
+    let Some(flags) = flags else {
+        let (subjects, skipped) = open(system, pids, &|_| None);
+        let taking = Taking { system, geometry, subjects, skipped };
         let (read, _) = taking.pagemaps();
-        Ok(taking.of_smaps(&read))
-    }
+        return Ok(taking.of_smaps(&read));
+    };
+    let Some(watch) = watch else {
+        let (subjects, skipped) = open(system, pids, &|_| None);
+        let taking = Taking { system, geometry, subjects, skipped };
+        return Ok(taking.full(&*flags, Vec::new())?.0);
+    };
+    let unchanged = watch.unchanged(system, pids);
+    let known: BTreeSet<u32> = unchanged.iter().map(|(process, _)| process.pid).collect();
+    let changed: Vec<u32> = pids.iter().copied().filter(|pid| !known.contains(pid)).collect();
+    let (subjects, skipped) = open(system, &changed, &|pid| Task::of(system, pid).memory_state());
+    let taking = Taking { system, geometry, subjects, skipped };
+    let (census, kept) = taking.full(&*flags, unchanged)?;
+    watch.keep(kept);
+    Ok(census)
 }
 
 /// Lists all processes on the system.
@@ -136,6 +161,8 @@ pub fn boot_id(system: &dyn System) -> Option<String> {
 
 struct Subject {
     pid: u32,
+    /// Before its mappings were read; `None` unless the census is repeated.
+    state: Option<MemoryState>,
     name: String,
     vmas: Vec<Vma>,
     nr_bad_lines: usize,
@@ -162,8 +189,13 @@ fn smaps_of(system: &dyn System, pid: u32) -> Vec<Smap> {
     Task::of(system, pid).smaps().unwrap_or_default()
 }
 
-fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
-    let opened: Vec<_> = pids.par_iter().map(|&pid| (pid, subject(system, pid))).collect();
+fn open(
+    system: &dyn System,
+    pids: &[u32],
+    state: &(dyn Fn(u32) -> Option<MemoryState> + Sync),
+) -> (Vec<Subject>, Skipped) {
+    let opened: Vec<_> =
+        pids.par_iter().map(|&pid| (pid, subject(system, pid, state(pid)))).collect();
     let (mut subjects, mut skipped) = (Vec::new(), Skipped::default());
     for (pid, subject) in opened {
         match subject {
@@ -175,11 +207,11 @@ fn open(system: &dyn System, pids: &[u32]) -> (Vec<Subject>, Skipped) {
     (subjects, skipped)
 }
 
-fn subject(system: &dyn System, pid: u32) -> io::Result<Subject> {
+fn subject(system: &dyn System, pid: u32, state: Option<MemoryState>) -> io::Result<Subject> {
     let task = Task::of(system, pid);
     let Maps { vmas, nr_bad_lines } = task.maps()?;
     let (name, held) = (task.comm(), task.held());
-    Ok(Subject { pid, name, vmas, nr_bad_lines, held, smaps: OnceLock::new() })
+    Ok(Subject { pid, state, name, vmas, nr_bad_lines, held, smaps: OnceLock::new() })
 }
 
 fn is_refusal(error: &io::Error) -> bool {
@@ -204,33 +236,56 @@ struct Taking<'a> {
 }
 
 impl Taking<'_> {
-    fn full(mut self, flags: &dyn Entries) -> Result<Census, CensusError> {
+    /// Reads the processes; adds those that are `unchanged`. Also returns what to keep of each.
+    fn full(
+        mut self,
+        flags: &dyn Entries,
+        unchanged: Vec<(Process, Kept)>,
+    ) -> Result<(Census, BTreeMap<u32, Kept>), CensusError> {
         let (read, skipped) = self.pagemaps();
         let is_hidden = |all: &Extents| !all.hidden.is_empty() && all.list.is_empty();
-        if read.iter().flatten().any(is_hidden) {
-            return Ok(self.of_smaps(&read));
+        // If PFNs were visible before, they still are.
+        if unchanged.is_empty() && read.iter().flatten().any(is_hidden) {
+            return Ok((self.of_smaps(&read), BTreeMap::new()));
         }
         let mut book =
             FlagBook::new(flags, 1 << self.geometry.pmd_order).map_err(CensusError::Flags)?;
         let extents = read.iter().flatten().flat_map(|all| &all.list);
         extents.for_each(|extent| book.want(extent));
         book.read(flags).map_err(CensusError::Flags)?;
+        let runs = unchanged.iter().flat_map(|(_, kept)| &kept.seen.runs);
+        runs.for_each(|run| book.put(run.pages.clone(), run.page));
         let walk = Walk { book: &book, geometry: self.geometry };
         let pairs: Vec<_> = std::mem::take(&mut self.subjects).into_iter().zip(&read).collect();
         let processes = pairs.into_par_iter().filter_map(|(mut subject, read)| {
             let read = read.as_ref()?;
-            let mut mappings =
+            let (mut mappings, seen) =
                 walk.mappings(std::mem::take(&mut subject.vmas), read, &subject.held.pinned);
             if !read.knows_pmd {
                 let smaps = subject.smaps(self.system);
                 process::add_pmd_of_smaps(&mut mappings, smaps, self.geometry);
             }
-            Some(subject.process(mappings))
+            let kept = subject.state.take().map(|state| Kept { state, seen });
+            Some((subject.process(mappings), kept))
         });
-        let processes: Vec<Process> = processes.collect();
-        let totals = totals(&book, self.geometry);
+        let read: Vec<(Process, Option<Kept>)> = processes.collect();
+        let mut totals = Tally::default();
+        for (_, kept) in &unchanged {
+            totals.add_all(&kept.seen.own);
+            kept.seen.runs.iter().for_each(|run| book.see(run.pages.clone(), run.bits));
+        }
+        add_seen(&book, self.geometry, &mut totals);
+        let unchanged = unchanged.into_iter().map(|(process, kept)| (process, Some(kept)));
+        let (mut processes, mut all_kept) = (Vec::new(), BTreeMap::new());
+        for (process, kept) in read.into_iter().chain(unchanged) {
+            all_kept.extend(kept.map(|kept| (process.pid, kept)));
+            processes.push(process);
+        }
+        processes.sort_by_key(|process| process.pid);
         let (geometry, nr_beyond) = (self.geometry, book.nr_beyond);
-        Ok(Census { geometry, access: Access::Full, totals, processes, skipped, nr_beyond })
+        let access = Access::Full;
+        let census = Census { geometry, access, totals, processes, skipped, nr_beyond };
+        Ok((census, all_kept))
     }
 
     /// Reads each process's present pages; returns the skipped processes too.
@@ -303,23 +358,10 @@ impl Taking<'_> {
     }
 }
 
-fn totals(book: &FlagBook, geometry: Geometry) -> Tally {
-    let mut totals = Tally::default();
+fn add_seen(book: &FlagBook, geometry: Geometry, totals: &mut Tally) {
     book.each_seen(&mut |page, bits, nr| {
-        let bytes = nr * geometry.page_bytes;
-        let where_seen = |bit: u8| if bits & bit == 0 { 0 } else { bytes };
-        let is_whole = bits & usage::WHOLE != 0;
-        let aligned_bytes = where_seen(usage::ALIGNED);
-        let cell = Cell {
-            aligned_bytes,
-            unaligned_bytes: where_seen(usage::WHOLE) - aligned_bytes,
-            partial_bytes: if is_whole { 0 } else { bytes },
-            contpte_bytes: where_seen(usage::CONTPTE),
-            pmd_bytes: where_seen(usage::PMD),
-        };
-        totals.add(process::kind_of_seen(page.backing(), bits), Size::Order(page.order()), &cell);
+        SeenRun { pages: 0..nr, page, bits }.add_to(totals, geometry);
     });
-    totals
 }
 
 #[cfg(test)]

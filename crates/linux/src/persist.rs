@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | [`FilePlace::Tmpfiles`] | `/etc/tmpfiles.d/largefolio.conf` | settings below `/sys` that exist from boot on |
 //! | [`FilePlace::Udev`] | `/etc/udev/rules.d/60-largefolio.rules` | readahead of disks, which appear later |
-//! | [`FilePlace::DropIn`] | `/etc/systemd/system/UNIT.d/50-largefolio.conf` | variables of a service |
+//! | [`FilePlace::DropIn`] | `/etc/systemd/system/UNIT.d/50-largefolio.conf` | a service's variables and THP |
 //! | [`FilePlace::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
 //! | [`FilePlace::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
@@ -25,6 +25,8 @@ pub mod boot;
 pub(crate) mod folder;
 pub mod manager;
 pub mod place;
+mod service;
+pub mod thp;
 pub mod unit;
 pub mod variables;
 pub mod warm;
@@ -56,7 +58,12 @@ pub struct FilePiece {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Body {
-    Lines { section: &'static str, lines: Vec<FileLine> },
+    Lines {
+        section: &'static str,
+        /// Earlier lines with these prefixes go.
+        replaced: Vec<&'static str>,
+        lines: Vec<FileLine>,
+    },
     Whole(String),
 }
 
@@ -101,13 +108,27 @@ impl Planned {
 }
 
 impl FilePiece {
+    /// Adds the lines of another piece of the same file.
+    pub fn add(&mut self, other: Self) {
+        let (Body::Lines { replaced, lines, .. }, Body::Lines { replaced: more, lines: new, .. }) =
+            (&mut self.body, other.body)
+        else {
+            return;
+        };
+        replaced.extend(more);
+        lines.extend(new);
+    }
+
     /// Returns the file's new text, if it contains `old` now.
     pub(crate) fn text(&self, old: Option<&str>) -> String {
-        let (section, lines) = match &self.body {
+        let (section, replaced, lines) = match &self.body {
             Body::Whole(text) => return text.clone(),
-            Body::Lines { section, lines } => (section, lines),
+            Body::Lines { section, replaced, lines } => (section, replaced, lines),
         };
-        let is_old = |line: &&str| !line.is_empty() && !line.starts_with(['#', '[']);
+        let is_old = |line: &&str| {
+            let is_replaced = replaced.iter().any(|prefix| line.starts_with(prefix));
+            !line.is_empty() && !line.starts_with(['#', '[']) && !is_replaced
+        };
         let mut all: Vec<String> =
             old.unwrap_or_default().lines().filter(is_old).map(str::to_owned).collect();
         for line in lines {

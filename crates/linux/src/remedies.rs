@@ -42,6 +42,16 @@ pub enum Action {
     Nothing,
 }
 
+/// Whose memory a remedy can change, from the narrowest to the widest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scope {
+    /// One program, or the files that it maps.
+    Program,
+    /// All programs.
+    System,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Restart {
@@ -54,6 +64,7 @@ pub enum Restart {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Remedy {
     pub action: Action,
+    pub scope: Scope,
     /// In shell syntax; empty if only the start changes, or if nothing works.
     pub command: String,
     /// How to start the program, with `..` for its other arguments; empty if unchanged.
@@ -76,6 +87,7 @@ impl Remedy {
     pub(crate) fn nothing(why: impl Into<String>) -> Self {
         Self {
             action: Action::Nothing,
+            scope: Scope::Program,
             command: String::new(),
             start: String::new(),
             restart: Restart::None,
@@ -91,6 +103,7 @@ impl Remedy {
     pub(crate) fn tune(name: &str, value: &str) -> Self {
         Self {
             action: Action::Tune,
+            scope: Scope::System,
             command: as_root(&format!("folio tune --set {name}={value} --yes")),
             restart: Restart::After,
             undo: as_root("folio tune --undo"),
@@ -176,6 +189,7 @@ pub(crate) fn hugetlb(pool: &HugetlbPool, bytes: u64, start: String) -> Remedy {
     let nr = pool.nr_with(bytes);
     Remedy {
         action: Action::Option,
+        scope: Scope::System,
         command: as_root(&format!("sysctl -w vm.nr_hugepages={nr}")),
         start,
         restart: Restart::After,

@@ -4,9 +4,10 @@
 //! Reading order: `reading` (reading and judging the system), `group` (by file, in order), `view`
 //! (JSON and CSV), `headline` (its first sentence), `text` with `table`, `summary` and `page`
 //! (the data of a page); `state` and `change` (two readings compared) with `diff` and `diff_text`;
-//! `board` and `board_rows` (the full-screen view); `openmetrics`; `require` (a health check); `waste` (pages of zeroes);
-//! `stalls` with `stalls_text` (waits for memory); `hot` with `hot_text` (memory in use); `elf` with `elf_text` and
-//! `elf_page` for programs on disk.
+//! `board` and `board_rows` (the full-screen view); `metrics` with `openmetrics` and `otlp`;
+//! `require` (a health check); `waste` (pages of zeroes); `stalls` with `stalls_text` (waits for
+//! memory); `hot` with `hot_text` (memory in use); `elf` with `elf_text` and `elf_page` for programs
+//! on disk.
 
 mod board;
 mod board_rows;
@@ -20,7 +21,9 @@ mod group;
 mod headline;
 mod hot;
 mod hot_text;
+mod metrics;
 mod openmetrics;
+mod otlp;
 mod page;
 mod plain;
 mod reading;
@@ -35,10 +38,15 @@ mod text;
 mod view;
 mod waste;
 
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
 use crate::ExportError;
+use crate::figures::printable;
 use crate::html::frame::Page;
 use largefolio_mm::rules::sizes::FileSizes;
 use largefolio_sim::kernel::Kernel;
+use rustix::system::uname;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::form::{Form, Forms};
 use crate::{Error, running};
@@ -61,6 +69,15 @@ pub use waste::WasteResult;
 
 /// Maximum number of mappings that are judged for a page: those with most memory.
 pub const JUDGED_OF_PAGE: usize = 2000;
+
+/// The format of [`Reading::metrics`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// For Prometheus.
+    OpenMetrics,
+    /// OTLP/JSON, one line.
+    Otlp,
+}
 
 /// Returns the kernel whose rules apply to programs on disk: `name`, or 7.2 with this machine's
 /// base page.
@@ -99,9 +116,33 @@ impl Reading {
         }
     }
 
+    /// Returns the reading, and `waste` if it was measured, as metrics. The largest `show.nr_rows`
+    /// processes, control groups and files have their own.
     #[must_use]
-    pub fn openmetrics(&self, show: Show) -> String {
-        openmetrics::of(self, show)
+    pub fn metrics(
+        &self,
+        waste: Option<&WasteResult>,
+        show: Show,
+        format: MetricsFormat,
+    ) -> String {
+        let families = metrics::of(self, waste, show);
+        match format {
+            MetricsFormat::OpenMetrics => openmetrics::of(&families),
+            MetricsFormat::Otlp => otlp::of(&families, &self.origin()),
+        }
+    }
+
+    fn origin(&self) -> otlp::Origin {
+        let uptime = clock_gettime(ClockId::Boottime);
+        let uptime = Duration::try_from(uptime).unwrap_or_default();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        otlp::Origin {
+            host: printable(&uname().nodename().to_string_lossy()),
+            release: self.release.clone(),
+            // In whole seconds: a start that changes looks like another start.
+            booted: Duration::from_secs(now.saturating_sub(uptime).as_secs()),
+            taken: self.taken,
+        }
     }
 
     /// Returns the page. Examines some mappings and files again for its pictures.

@@ -35,13 +35,14 @@ pub(crate) fn takes(remedy: &Remedy) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use largefolio_linux::remedies::Action;
+    use largefolio_linux::remedies::{Action, Scope};
 
     use super::*;
 
     fn remedy(restart: Restart, gain_mib: u64, extra_mib: u64, swapped_mib: u64) -> Remedy {
         Remedy {
             action: Action::Option,
+            scope: Scope::Program,
             command: String::new(),
             start: String::new(),
             restart,

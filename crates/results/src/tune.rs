@@ -1,11 +1,14 @@
 //! A plan, a change or an undo by `folio tune`, as text, CSV and JSON.
 
+mod affected;
+
 use std::fmt::Write as _;
 
 use crate::ExportError;
 use crate::cells::Cells;
-use crate::figures::counted;
+use crate::figures::{bytes, counted, printable};
 use crate::json;
+use largefolio_linux::census::Census;
 use largefolio_linux::persist::{Listed, Planned};
 use largefolio_linux::tune::entry::Entry;
 use largefolio_linux::tune::files::Taken;
@@ -16,6 +19,9 @@ use serde::Serialize;
 
 use crate::files::{self, FileRow};
 use crate::running;
+
+pub use self::affected::needs_census;
+use self::affected::{Affected, Effect};
 
 const SCHEMA_VERSION: u32 = 1;
 
@@ -36,6 +42,8 @@ pub struct TuneResult {
     missing: Vec<Missing>,
     /// Values that hurt many programs; this command does not change them.
     warnings: Vec<Warning>,
+    /// Running programs that changes for all programs affect.
+    affected: Vec<Affected>,
     files: Vec<FileRow>,
     hint: String,
 }
@@ -74,6 +82,7 @@ pub fn planned(
         rows: rows(plan, "planned"),
         missing: plan.missing.clone(),
         warnings: remaining_warnings(plan),
+        affected: Vec::new(),
         files: files.iter().map(FileRow::planned).collect(),
         hint: hints.join("\n"),
     };
@@ -87,7 +96,8 @@ pub fn planned(
 pub fn applied(plan: &ChangeSet) -> TuneResult {
     let (rows, missing) = (rows(plan, "changed"), plan.missing.clone());
     let (title, warnings) = (title(plan), remaining_warnings(plan));
-    TuneResult { title, rows, missing, warnings, files: Vec::new(), hint: String::new() }
+    let (affected, files) = (Vec::new(), Vec::new());
+    TuneResult { title, rows, missing, warnings, affected, files, hint: String::new() }
 }
 
 fn remaining_warnings(plan: &ChangeSet) -> Vec<Warning> {
@@ -151,6 +161,7 @@ pub fn undone(all: &[Undone]) -> TuneResult {
         rows: all.iter().map(of).collect(),
         missing: Vec::new(),
         warnings: Vec::new(),
+        affected: Vec::new(),
         files: Vec::new(),
         hint: String::new(),
     }
@@ -196,6 +207,38 @@ impl TuneResult {
         self
     }
 
+    /// Adds the running programs that the plan's changes affect.
+    #[must_use]
+    pub fn affects(mut self, plan: &ChangeSet, census: &Census) -> Self {
+        self.affected = affected::all(plan, census);
+        self
+    }
+
+    fn write_affected(&self, text: &mut String) {
+        for Affected { setting, effect, programs, nr_more } in &self.affected {
+            let what = match effect {
+                Effect::Loses => "new memory gets smaller folios",
+                Effect::MayGrow => "new memory gets larger folios, and may take more memory",
+            };
+            let names: Vec<String> = programs
+                .iter()
+                .map(|one| format!("{} ({})", printable(&one.name), bytes(one.bytes)))
+                .collect();
+            let more = if *nr_more > 0 { format!(" and {nr_more} more") } else { String::new() };
+            let _ = writeln!(text, "\n{setting} affects {}{more}: {what}", names.join(", "));
+        }
+        let of = |wanted| self.affected.iter().any(|one| one.effect == wanted);
+        if of(Effect::Loses) {
+            text.push_str(
+                "  -> for one program instead: folio run --thp off -- CMD; for one service: folio \
+                 tune --unit NAME --thp off\n",
+            );
+        }
+        if of(Effect::MayGrow) {
+            text.push_str("  -> for one program instead: folio advise PID names its own option\n");
+        }
+    }
+
     fn add_title(&mut self, part: String) {
         self.title = if self.title.is_empty() { part } else { format!("{}; {part}", self.title) };
     }
@@ -227,6 +270,7 @@ impl TuneResult {
                 let _ = writeln!(text, "  -> {command}");
             }
         }
+        self.write_affected(&mut text);
         if !self.files.is_empty() {
             let _ = write!(text, "\n{}", files::text(&self.files));
         }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
-use largefolio_results::maps::{self, ElfResult, MapsRequest, Requirement, Show};
+use largefolio_results::maps::{self, ElfResult, MapsRequest, MetricsFormat, Requirement, Show};
 use largefolio_results::{Form, Forms as _};
 use largefolio_sim::kernel::Kernel;
 use largefolio_trace::disk;
@@ -55,6 +55,8 @@ Examples:
   folio maps 4242 --watch=5
   sudo folio maps --all --json > old.json; sudo folio maps --all --diff old.json
   sudo folio maps --all --watch=15 --openmetrics /var/lib/prometheus/node-exporter/folio.prom
+  sudo folio maps --all --otlp | curl --data-binary @- -H 'Content-Type: application/json' \\
+      http://localhost:4318/v1/metrics
   folio maps --elf build/server --kernel 6.12+page=16K
   sudo folio maps --all --report folios.html also as charts
 
@@ -101,20 +103,13 @@ pub(crate) struct MapsArgs {
     #[arg(long, value_names = ["OLD.json", "NEW.json"], num_args = 1..=2,
         conflicts_with_all = ["elf", "watch", "report"])]
     diff: Vec<PathBuf>,
-    /// Write metrics for Prometheus to a file (- for standard output), in the format that
-    /// `node_exporter`'s textfile collector reads; --top limits how many processes, control groups
-    /// and files are included
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
-    openmetrics: Option<PathBuf>,
+    #[command(flatten)]
+    export: ExportArgs,
     /// Exit with status 1 if less than this share of the mapped memory is in folios of this size or
     /// larger, such as 2M:95%, or anon:2M:95% for one kind of memory (text, file, anon, shmem)
     #[arg(long, value_name = "[KIND:]SIZE:PERCENT", value_parser = str::parse::<Requirement>,
         conflicts_with_all = ["elf", "diff", "watch"])]
     require: Option<Requirement>,
-    /// Show how much memory in large private folios holds only zeroes, and what gives it back. Reads
-    /// up to 1 GiB of that memory, and brings no page in
-    #[arg(long, conflicts_with_all = ["elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache"])]
-    waste: bool,
     #[command(flatten)]
     watching: WatchingArgs,
     /// Check programs and shared objects on disk; for a directory, all files below it
@@ -129,6 +124,24 @@ pub(crate) struct MapsArgs {
     form: FormArgs,
     #[command(flatten)]
     page: PageArgs,
+}
+
+/// Results other than the table.
+#[derive(Args, Debug)]
+struct ExportArgs {
+    /// Write metrics for Prometheus to a file (- for standard output), in the format that
+    /// `node_exporter`'s textfile collector reads; --top limits how many processes, control groups
+    /// and files are included
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["elf", "diff", "report", "json", "csv"])]
+    openmetrics: Option<PathBuf>,
+    /// Print the same metrics as OTLP/JSON for an OpenTelemetry collector, one line per reading
+    #[arg(long, conflicts_with_all = ["openmetrics", "elf", "diff", "report", "json", "csv"])]
+    otlp: bool,
+    /// Show how much memory in large private folios holds only zeroes, and what gives it back; with
+    /// --openmetrics or --otlp, add it to the metrics. Reads up to 1 GiB of that memory, and brings
+    /// no page in
+    #[arg(long, conflicts_with_all = ["elf", "diff", "require", "report", "file", "page_cache"])]
+    waste: bool,
 }
 
 /// The sort key of rows, largest first.
@@ -202,6 +215,7 @@ impl VerbArgs for MapsArgs {
             let (files, kernel) = (self.elf, Box::new(kernel));
             return Ok(MapsPlan::Elf(ElfPlan { files, kernel, form, page, command_line }));
         }
+        let output = self.export.output(form, page, self.watch)?;
         let watched_pids = if self.watch.is_some() { self.selection.pids.len() } else { 0 };
         let selection = self.selection.selection();
         let show = Show {
@@ -210,16 +224,6 @@ impl VerbArgs for MapsArgs {
             width: 0,
             prose: None,
             is_full: self.full,
-        };
-        let output = match self.openmetrics {
-            Some(file) => {
-                if !disk::is_stdout(&file) {
-                    page_file::check_writable(&file, "--openmetrics")?;
-                }
-                Output::Metrics(file)
-            }
-            None if self.waste => Output::Waste(form),
-            None => Output::Result { form, page },
         };
         let nr_judged = if self.diff.is_empty() { output.nr_judged(show) } else { 0 };
         let (files, page_cache) = (self.file, self.page_cache);
@@ -249,6 +253,34 @@ impl VerbArgs for MapsArgs {
         }
         let (watch, requirement) = (self.watch, self.require);
         Ok(MapsPlan::Live(live::LivePlan { request, show, watch, output, requirement }))
+    }
+}
+
+impl ExportArgs {
+    fn output(self, form: Form, page: Option<PageFile>, watch: Option<Duration>) -> Result<Output> {
+        let has_waste = self.waste;
+        Ok(match self.openmetrics {
+            Some(file) => {
+                if !disk::is_stdout(&file) {
+                    page_file::check_writable(&file, "--openmetrics")?;
+                }
+                let format = MetricsFormat::OpenMetrics;
+                Output::Metrics { format, file: Some(file), has_waste }
+            }
+            None if self.otlp => {
+                Output::Metrics { format: MetricsFormat::Otlp, file: None, has_waste }
+            }
+            None if has_waste => {
+                if watch.is_some() {
+                    bail!(
+                        "--waste reads up to 1 GiB of memory each time; with --watch, it works \
+                         only for metrics: --openmetrics FILE or --otlp"
+                    );
+                }
+                Output::Waste(form)
+            }
+            None => Output::Result { form, page },
+        })
     }
 }
 

@@ -101,12 +101,12 @@ pub(super) enum ThpMode {
     Off,
     /// Only where the program requests them
     Advised,
-    /// As in this shell
+    /// As the process that starts it
     Inherit,
 }
 
 impl ThpMode {
-    const fn limit(self) -> Option<ThpLimit> {
+    pub(super) const fn limit(self) -> Option<ThpLimit> {
         match self {
             Self::Off => Some(ThpLimit::None),
             Self::Advised => Some(ThpLimit::Advised),

@@ -1,15 +1,18 @@
-//! `folio tune`: the running system's settings that affect large folios.
+//! `folio tune`: settings of the running system and of services that affect large folios.
+
+mod canary;
+mod service;
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use largefolio_linux::census::selection::Selection;
+use largefolio_linux::census::{self, Access};
 use largefolio_linux::persist::boot::{self, Lasting};
-use largefolio_linux::persist::place::ServiceName;
-use largefolio_linux::persist::unit::{self, Variable};
-use largefolio_linux::persist::variables::{Joined, Variables};
 use largefolio_linux::persist::{FilePiece, Planned};
 use largefolio_linux::shell;
+use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
 use largefolio_linux::tune::files::{self, Removal};
@@ -21,6 +24,8 @@ use largefolio_results::tune::{self, TuneResult};
 use largefolio_trace::disk;
 use largefolio_trace::shown;
 
+use self::canary::Canary;
+use self::service::{ServiceArgs, Wish};
 use super::lasting::{self, state_folder};
 use super::values::FormArgs;
 use crate::console::{self, Console};
@@ -32,7 +37,9 @@ use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 /// Prints what would change and why; --yes makes the changes. folio saves the old values to disk
 /// before it changes the first setting, so --undo can restore them even after a crash. A reboot
 /// also restores them, unless --persist writes files that apply the settings at every boot. --unit
-/// and --env set environment variables for a service. --undo reverts all of this.
+/// changes one service and no setting: --env sets environment variables, and --thp limits its large
+/// folios. With --canary, a share of a template's instances is changed first and checked. --undo
+/// reverts all of this.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -41,11 +48,15 @@ Examples:
   sudo folio tune --set thp.64K=madvise --set readahead.vda=4096 --yes
   sudo folio tune --set thp.64K=always --set readahead.vda=512 --yes --persist
   sudo folio tune --unit redis-server --env GLIBC_TUNABLES=glibc.malloc.hugetlb=1 --yes
+  sudo folio tune --unit redis-server --thp off --yes      this service, not the system
+  sudo folio tune --unit worker@ --thp off --canary 10% --restart --for 10m \\
+      --check 'curl -fs http://localhost:80$INSTANCE/health' --yes
   sudo folio tune --undo
 
 Without --yes, --persist and --unit show the files that would be written. These files are below
 /etc: tmpfiles.d/largefolio.conf, udev/rules.d/60-largefolio.rules and
-systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd but does not restart services.
+systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd but does not restart services,
+except with --restart.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
 khugepaged.NAME readahead.DISK (KiB). The old values are stored in the home directory of the user
@@ -62,12 +73,8 @@ pub(crate) struct TuneArgs {
     /// Also apply the settings at every boot, with files for systemd-tmpfiles and udev
     #[arg(long, conflicts_with = "undo")]
     persist: bool,
-    /// Service for which a systemd drop-in sets the variables given by --env
-    #[arg(long, value_name = "UNIT", requires = "env", conflicts_with = "undo")]
-    unit: Option<String>,
-    /// Environment variable for the service named by --unit; may be repeated
-    #[arg(long, value_name = "NAME=VALUE", requires = "unit", conflicts_with = "undo")]
-    env: Vec<String>,
+    #[command(flatten)]
+    service: ServiceArgs,
     /// Change the settings and write the files
     #[arg(long, conflicts_with = "undo")]
     yes: bool,
@@ -98,6 +105,7 @@ pub(crate) struct TunePlan {
     action: Action,
     is_lasting: bool,
     drop_in: Option<FilePiece>,
+    canary: Option<Canary>,
     catalog: Catalog,
     root: PathBuf,
     form: Form,
@@ -114,7 +122,7 @@ impl VerbArgs for TuneArgs {
             Action::Undo(if self.force { Foreign::Overwrite } else { Foreign::Keep })
         } else {
             // For a service alone, no setting changes without a requested profile.
-            let is_wanted = self.unit.is_none() || self.persist || self.profile.is_some();
+            let is_wanted = !self.service.is_some() || self.persist || self.profile.is_some();
             let plan = if is_wanted || !self.set.is_empty() {
                 plan_changes(&catalog, self.profile.as_deref(), &self.set)?
             } else {
@@ -122,15 +130,17 @@ impl VerbArgs for TuneArgs {
             };
             if self.yes { Action::Apply(plan) } else { Action::Show(plan) }
         };
-        let drop_in = match &self.unit {
-            Some(unit) => Some(drop_in(&self.root, unit, &self.env)?),
-            None => None,
+        let (drop_in, canary) = match self.service.wish(&self.root)? {
+            Wish::Nothing => (None, None),
+            Wish::Service(piece) => (Some(piece), None),
+            Wish::Canary(canary) => (None, Some(canary)),
         };
         let (root, form) = (self.root, self.form.form());
         Ok(TunePlan {
             action,
             is_lasting: self.persist,
             drop_in,
+            canary,
             catalog,
             root,
             form,
@@ -141,10 +151,14 @@ impl VerbArgs for TuneArgs {
 
 impl VerbPlan for TunePlan {
     fn run(self, console: &mut Console) -> Result<Exit> {
-        match &self.action {
-            Action::Show(plan) => self.show(plan, console),
-            Action::Apply(plan) => self.apply(plan, console),
-            Action::Undo(foreign) => self.undo(*foreign, console),
+        match (&self.action, &self.canary) {
+            (Action::Show(_), Some(canary)) => {
+                self.show_canary(canary, console).map(|()| Exit::Done)
+            }
+            (Action::Apply(_), Some(canary)) => self.apply_canary(canary, console),
+            (Action::Show(plan), None) => self.show(plan, console),
+            (Action::Apply(plan), None) => self.apply(plan, console),
+            (Action::Undo(foreign), _) => self.undo(*foreign, console),
         }
     }
 }
@@ -159,9 +173,32 @@ impl TunePlan {
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
         let back = self.undo_command();
         let result = tune::planned(plan, &recorded, &planned, &again, &back).lists(&listed, &back);
-        self.deliver(&result, console)?;
+        self.deliver(&self.with_affected(result, plan), console)?;
         self.remark(plan, &planned);
         Ok(Exit::Done)
+    }
+
+    /// Adds the running programs that the plan affects.
+    fn with_affected(&self, result: TuneResult, plan: &ChangeSet) -> TuneResult {
+        if self.root != Path::new("/") || !tune::needs_census(plan) {
+            return result;
+        }
+        let census = Selection::All.chosen(&Live).and_then(|all| census::take(&Live, &all.pids));
+        match census {
+            Ok(census) => {
+                if census.access != Access::Full {
+                    console::warn(
+                        "only root sees which programs the change affects; here, only this user's \
+                         programs are shown",
+                    );
+                }
+                result.affects(plan, &census)
+            }
+            Err(error) => {
+                console::warn(&format!("cannot tell which programs the change affects: {error}"));
+                result
+            }
+        }
     }
 
     /// Returns earlier changes and files. Does not create a state directory if it is missing.
@@ -190,13 +227,7 @@ impl TunePlan {
             self.deliver(&tune::planned(plan, &[], &[], "", ""), console)?;
             return Ok(done(plan));
         }
-        // Checked before looking for a home, which service users do not have.
-        if self.root == Path::new("/") && !rustix::process::geteuid().is_root() {
-            bail!(
-                "only root can change system settings: run `{}`",
-                shell::again_as_root(&self.command_line)
-            );
-        }
+        self.check_root()?;
         let store = Store::open(&state_folder()?, &self.root)?;
         let recorded = store.entries()?;
         let (settings, pieces) = self.pieces(plan, &recorded)?;
@@ -225,6 +256,17 @@ impl TunePlan {
             ));
         }
         Ok(done(plan))
+    }
+
+    /// Checked before looking for a home, which service users do not have.
+    fn check_root(&self) -> Result<()> {
+        if self.root == Path::new("/") && !rustix::process::geteuid().is_root() {
+            bail!(
+                "only root can change system settings: run `{}`",
+                shell::again_as_root(&self.command_line)
+            );
+        }
+        Ok(())
     }
 
     fn undo_command(&self) -> String {
@@ -295,23 +337,6 @@ fn warn_of_files(plan: &ChangeSet, recorded: &[Entry]) {
             change.name, change.planned
         ));
     }
-}
-
-/// Returns the drop-in for `--unit` and `--env`. Options that the unit already passes in a variable
-/// are kept.
-fn drop_in(root: &Path, unit: &str, env: &[String]) -> Result<FilePiece> {
-    let given = env.iter().map(|one| Variable::parse(one)).collect::<Result<Vec<_>, _>>()?;
-    let unit = ServiceName::of_service(unit, root)?;
-    let present = Variables::of(&unit, root);
-    let mut variables = Vec::new();
-    for variable in given {
-        let Joined { variable, note } = present.join(variable, root)?;
-        if !note.is_empty() {
-            console::say(&format!("folio: {note}"));
-        }
-        variables.push(variable);
-    }
-    Ok(unit::drop_in(&unit, &variables))
 }
 
 fn plan_changes(catalog: &Catalog, profile: Option<&str>, set: &[String]) -> Result<ChangeSet> {

@@ -229,3 +229,30 @@ fn units_warm_a_file_again_and_go_with_undo() {
     assert_eq!(undone.matches("  removed").count(), 4, "{undone}");
     assert!(!system.path("etc").exists());
 }
+
+#[test]
+fn a_service_gets_a_limit_of_thp_if_its_systemd_has_one() {
+    let system = System::with_job();
+    let args = "--unit job --thp off --yes";
+    let refused = |expected: &str| {
+        let output = system.tune(args);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected) && stderr.contains("systemctl edit"), "{stderr}");
+    };
+    refused("cannot tell whether this systemd has MemoryTHP=");
+    system.write("usr/lib/systemd/libsystemd-shared-252.so", "");
+    refused("systemd 252 has no MemoryTHP=");
+    system.write("usr/lib/systemd/libsystemd-shared-260.so", "");
+    done(&system.tune(&format!("{UNIT} --thp off --yes")));
+    done(&system.tune("--unit job --thp advised --yes"));
+    let written = system.read(DROP_IN);
+    assert!(written.contains("\nMemoryTHP=madvise\n"), "{written}");
+    assert!(!written.contains("disable") && written.contains("Environment="), "{written}");
+    done(&system.tune("--undo"));
+    assert!(!system.path(DROP_IN).exists());
+    let output = system.tune("--unit job --env A=1 --canary 10% --check true --set thp.2M=never");
+    assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
+    let output = system.tune("--unit job --env A=1 --canary 10% --check true");
+    assert!(text(&output.stderr).contains("only without --root"), "{}", text(&output.stderr));
+}

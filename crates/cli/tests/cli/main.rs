@@ -6,6 +6,7 @@ use std::path::PathBuf;
 mod advise;
 mod anchor;
 mod calibrate;
+mod canary;
 mod compat;
 mod completions;
 mod effect;

@@ -143,6 +143,24 @@ fn pages_of_zeroes_in_large_folios_are_waste() {
     assert!(shown.contains("holds only zeroes") && shown.contains("What gives it back"), "{shown}");
     assert!(place.done(&format!("{args} --csv")).contains(&format!(",{huge},")), "{shown}");
     let refused = place.fails(&format!("{args} --watch"));
+    assert!(refused.contains("works only for metrics"), "{refused}");
+    let metrics = place.done(&format!("{args} --openmetrics -"));
+    let zeroes = metrics.lines().find(|line| line.starts_with("folio_process_zero_bytes{"));
+    assert!(zeroes.is_some_and(|line| line.contains("size=\"2M\"")), "{metrics}");
+}
+
+#[test]
+fn otlp_is_one_line_per_reading() {
+    let (place, sleeper) = (Place::new(), Sleeper::start());
+    let line = place.done(&format!("maps {} --otlp", sleeper.pid()));
+    assert_eq!(line.matches('\n').count(), 1, "{line}");
+    let request: Value = serde_json::from_str(&line).unwrap();
+    let metrics = &request["resourceMetrics"][0]["scopeMetrics"][0]["metrics"];
+    let all = metrics.as_array().unwrap();
+    let processes = all.iter().find(|metric| metric["name"] == "folio_processes").unwrap();
+    let points = processes["sum"]["dataPoints"].as_array().unwrap();
+    assert_eq!((points.len(), &points[0]["asInt"]), (4, &"1".into()), "{processes}");
+    let refused = place.fails("maps 1 --otlp --json");
     assert!(refused.contains("cannot be used with"), "{refused}");
 }
 

@@ -162,6 +162,21 @@ impl FlagBook {
         })
     }
 
+    /// Enters pages read earlier, unless they were read again.
+    pub(super) fn put(&mut self, pages: Range<u64>, page: Page) {
+        let mut pfn = pages.start;
+        while pfn < pages.end {
+            let (at, inside) = split(pfn);
+            let Some(chunk) = self.chunks.get_mut(at) else { return };
+            let chunk = chunk.get_or_insert_with(|| Box::new(Chunk::new()));
+            let left = usize::try_from(pages.end - pfn).unwrap_or(usize::MAX);
+            let left = left.min(CHUNK_LEN - inside);
+            let unread = chunk.pages[inside..inside + left].iter_mut();
+            unread.filter(|one| **one == Page::default()).for_each(|one| *one = page);
+            pfn += left as u64;
+        }
+    }
+
     /// Returns a page's folio, and how many of the next `nr` pages have the same answer.
     pub(super) fn at(&self, pfn: u64, nr: u64) -> (Page, u64) {
         let (at, inside) = split(pfn);

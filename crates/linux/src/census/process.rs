@@ -72,30 +72,37 @@ pub(super) struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    pub(super) fn mappings(&self, vmas: Vec<Vma>, read: &Extents, pinned: &Pinned) -> Vec<Mapping> {
+    /// Returns the mappings, and the pages that were seen in them.
+    pub(super) fn mappings(
+        &self,
+        vmas: Vec<Vma>,
+        read: &Extents,
+        pinned: &Pinned,
+    ) -> (Vec<Mapping>, Seen) {
         let mut rest = &read.list[..];
-        let (mut mappings, mut counter) = (Vec::with_capacity(vmas.len()), Counter::new());
+        let mut mappings = Vec::with_capacity(vmas.len());
+        let mut counts = Counts { counter: Counter::new(), seen: Seen::default() };
         for vma in vmas {
             let pages = vma.pages(self.geometry.page_bytes);
             let mut touched = Touching::new(&vma, self.geometry);
             while rest.first().is_some_and(|extent| extent.page < pages.end) {
                 let parts = &rest[..nr_continuing(rest, &pages)];
-                self.extent(&vma, parts, &mut counter, &mut touched);
+                self.extent(&vma, parts, &mut counts, &mut touched);
                 let ends_later = parts.last().is_some_and(|part| part.end() > pages.end);
                 rest = &rest[parts.len() - usize::from(ends_later)..];
                 if ends_later {
                     break;
                 }
             }
-            let tally = counter.take();
+            let tally = counts.counter.take();
             let touched = Some(touched.finish(&read.marks, pinned));
             mappings.push(Mapping { vma, tally, touched });
         }
-        mappings
+        (mappings, counts.seen)
     }
 
     /// Counts extents that continue each other: a folio may lie in several.
-    fn extent(&self, vma: &Vma, parts: &[Extent], counter: &mut Counter, touched: &mut Touching) {
+    fn extent(&self, vma: &Vma, parts: &[Extent], counts: &mut Counts, touched: &mut Touching) {
         let pages = vma.pages(self.geometry.page_bytes);
         let (Some(extent), Some(last)) = (parts.first(), parts.last()) else { return };
         let extent = clip(extent, &pages);
@@ -104,19 +111,21 @@ impl Walk<'_> {
             let pfn = extent.pfn + done;
             let (page, same) = self.book.at(pfn, nr - done);
             let kind = kind(vma, page.backing());
-            let folio_run = FolioRun { page, kind, is_pmd: extent.is_pmd };
             let first = extent.page + done;
             let seen = first..first + same;
+            let mut is_own = page.backing() == PageKind::Anon;
             for part in overlapping(parts, |part| part.page..part.end(), &seen) {
+                is_own &= part.is_exclusive;
                 let inside = clip(part, &seen);
                 let range = inside.page..inside.end();
                 touched.present(&range, &inside, (page.backing(), vma.has_file()));
             }
+            let folio_run = FolioRun { page, kind, is_pmd: extent.is_pmd, is_own };
             let mut left = same;
             while left > 0 {
                 let at = same - left;
                 let piece = self.piece(page, PagePlace { page: first + at, pfn: pfn + at }, left);
-                self.count(&folio_run, &piece, counter);
+                self.count(&folio_run, &piece, counts);
                 left -= piece.nr;
             }
             done += same;
@@ -140,10 +149,10 @@ impl Walk<'_> {
         FolioPiece { pfn, nr, is_whole, is_aligned, blocks }
     }
 
-    fn count(&self, folio_run: &FolioRun, piece: &FolioPiece, counter: &mut Counter) {
+    fn count(&self, folio_run: &FolioRun, piece: &FolioPiece, counts: &mut Counts) {
         let page_bytes = self.geometry.page_bytes;
         let bytes = piece.nr * page_bytes;
-        let cell = counter.cell(folio_run.kind, folio_run.page.order());
+        let cell = counts.counter.cell(folio_run.kind, folio_run.page.order());
         let mut bits =
             usage::MAPPED | if folio_run.kind == MemoryKind::Text { usage::TEXT } else { 0 };
         match (piece.is_whole, piece.is_aligned) {
@@ -164,12 +173,78 @@ impl Walk<'_> {
         let pages = piece.pfn..piece.pfn + piece.nr;
         let blocks = piece.blocks.clone();
         if blocks.is_empty() {
-            return self.book.see(pages, bits);
+            return self.see(folio_run, pages, bits, &mut counts.seen);
         }
         cell.contpte_bytes += (blocks.end - blocks.start) * page_bytes;
-        self.book.see(pages.start..blocks.start, bits);
-        self.book.see(blocks.clone(), bits | usage::CONTPTE);
-        self.book.see(blocks.end..pages.end, bits);
+        let seen = &mut counts.seen;
+        self.see(folio_run, pages.start..blocks.start, bits, seen);
+        self.see(folio_run, blocks.clone(), bits | usage::CONTPTE, seen);
+        self.see(folio_run, blocks.end..pages.end, bits, seen);
+    }
+
+    fn see(&self, folio_run: &FolioRun, pages: Range<u64>, bits: u8, seen: &mut Seen) {
+        let run = SeenRun { pages: pages.clone(), page: folio_run.page, bits };
+        self.book.see(pages, bits);
+        if folio_run.is_own {
+            run.add_to(&mut seen.own, self.geometry);
+        } else {
+            seen.add(run);
+        }
+    }
+}
+
+struct Counts {
+    counter: Counter,
+    seen: Seen,
+}
+
+/// A process's pages, for totals that count each page once.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    /// Private pages that no other process has.
+    pub(super) own: Tally,
+    /// All others.
+    pub(super) runs: Vec<SeenRun>,
+}
+
+/// Consecutive frames with the same answer and the same usage.
+#[derive(Debug)]
+pub(super) struct SeenRun {
+    pub(super) pages: Range<u64>,
+    pub(super) page: Page,
+    pub(super) bits: u8,
+}
+
+impl Seen {
+    fn add(&mut self, run: SeenRun) {
+        match self.runs.last_mut() {
+            Some(last)
+                if last.pages.end == run.pages.start
+                    && (last.page, last.bits) == (run.page, run.bits) =>
+            {
+                last.pages.end = run.pages.end;
+            }
+            _ if run.pages.is_empty() => {}
+            _ => self.runs.push(run),
+        }
+    }
+}
+
+impl SeenRun {
+    pub(super) fn add_to(&self, totals: &mut Tally, geometry: Geometry) {
+        let bytes = (self.pages.end - self.pages.start) * geometry.page_bytes;
+        let where_seen = |bit: u8| if self.bits & bit == 0 { 0 } else { bytes };
+        let is_whole = self.bits & usage::WHOLE != 0;
+        let aligned_bytes = where_seen(usage::ALIGNED);
+        let cell = Cell {
+            aligned_bytes,
+            unaligned_bytes: where_seen(usage::WHOLE) - aligned_bytes,
+            partial_bytes: if is_whole { 0 } else { bytes },
+            contpte_bytes: where_seen(usage::CONTPTE),
+            pmd_bytes: where_seen(usage::PMD),
+        };
+        let kind = kind_of_seen(self.page.backing(), self.bits);
+        totals.add(kind, Size::Order(self.page.order()), &cell);
     }
 }
 
@@ -275,6 +350,8 @@ struct FolioRun {
     page: Page,
     kind: MemoryKind,
     is_pmd: bool,
+    /// Private, and no other process has these pages.
+    is_own: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -313,7 +390,7 @@ fn kind(vma: &Vma, backing: PageKind) -> MemoryKind {
     }
 }
 
-pub(super) fn kind_of_seen(backing: PageKind, bits: u8) -> MemoryKind {
+fn kind_of_seen(backing: PageKind, bits: u8) -> MemoryKind {
     match backing {
         PageKind::File | PageKind::Shmem | PageKind::Anon | PageKind::Merged
             if bits & usage::TEXT != 0 =>

@@ -4,11 +4,12 @@ mod granules;
 mod random;
 mod remedies;
 mod starts;
+mod watch;
 
 use std::path::{Path, PathBuf};
 
 use self::remedies::Answers;
-use super::folios::{MemoryKind, Size};
+use super::folios::{Cell, MemoryKind, Size};
 use super::*;
 use crate::reasons::{CensusQuestion, Finding, Refusal, findings};
 use crate::system::MemSystem;

@@ -30,7 +30,10 @@ pub fn of_settings(settings: &[Lasting]) -> Result<Vec<FilePiece>, PersistError>
     let files = [(FilePlace::Tmpfiles, at_boot), (FilePlace::Udev, of_disks)];
     let files = files.into_iter().filter(|(_, lines)| !lines.is_empty());
     Ok(files
-        .map(|(place, lines)| FilePiece { place, body: Body::Lines { section: "", lines } })
+        .map(|(place, lines)| FilePiece {
+            place,
+            body: Body::Lines { section: "", replaced: Vec::new(), lines },
+        })
         .collect())
 }
 

@@ -116,6 +116,13 @@ impl ServiceName {
         })
     }
 
+    /// Returns the part after the `@`; empty if it is not an instance.
+    #[must_use]
+    pub fn instance(&self) -> &str {
+        let stem = self.0.strip_suffix(".service").unwrap_or(&self.0);
+        stem.split_once('@').map_or("", |(_, instance)| instance)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
         let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
         [self.0.clone()].into_iter().chain(template)

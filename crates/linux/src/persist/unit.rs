@@ -60,7 +60,7 @@ pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> FilePiece {
         rest: format!("{}\"", escaped(&variable.value)),
     };
     let lines = variables.iter().map(line).collect();
-    let body = Body::Lines { section: "[Service]\n", lines };
+    let body = Body::Lines { section: "[Service]\n", replaced: Vec::new(), lines };
     FilePiece { place: FilePlace::DropIn(unit.clone()), body }
 }
 

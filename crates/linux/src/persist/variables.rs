@@ -1,25 +1,21 @@
 //! A service's existing variables: a new drop-in must not remove their options.
 //!
-//! Reads `Environment=` in a unit and its drop-ins, in systemd's order. Skips folio's own drop-in,
-//! whose lines replace each other.
+//! Owns `Environment=` and `EnvironmentFile=`; [`super::service`] reads them.
 //!
 //! Invariant D1: a value that cannot be read exactly, such as one with a specifier (`%i`), is
 //! refused instead of merged.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk::read_whole;
 
 use super::PersistError;
-use super::place::{DROP_IN, ServiceName, UNIT_FOLDERS};
+use super::place::ServiceName;
+use super::service::{self, UNIT_BYTES_MAX};
 use super::unit::Variable;
 use crate::program::start::variable::merged;
-
-const UNIT_BYTES_MAX: u64 = 1 << 20;
-const NR_DROP_INS_MAX: usize = 256;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Variables {
@@ -39,31 +35,18 @@ impl Variables {
     #[must_use]
     pub fn of(unit: &ServiceName, root: &Path) -> Self {
         let mut variables = Self::default();
-        for file in files_of(unit, root) {
-            let text = read_whole(&file, UNIT_BYTES_MAX).unwrap_or_default();
-            variables.take(&String::from_utf8_lossy(&text));
-        }
-        variables
-    }
-
-    fn take(&mut self, text: &str) {
-        let joined = text.replace("\\\r\n", " ").replace("\\\n", " ");
-        let mut is_service = false;
-        for line in joined.lines().map(str::trim) {
-            if line.starts_with('[') {
-                is_service = line == "[Service]";
-            }
-            let Some((key, value)) = line.split_once('=').filter(|_| is_service) else { continue };
-            match (key.trim_end(), value.trim_start()) {
-                ("Environment", "") => self.values.clear(),
-                ("Environment", value) => self.assign(value),
-                ("EnvironmentFile", "") => self.files.clear(),
+        for (key, value) in service::settings(unit, root) {
+            match (key.as_str(), value.as_str()) {
+                ("Environment", "") => variables.values.clear(),
+                ("Environment", value) => variables.assign(value),
+                ("EnvironmentFile", "") => variables.files.clear(),
                 ("EnvironmentFile", file) => {
-                    self.files.push(file.strip_prefix('-').unwrap_or(file).into());
+                    variables.files.push(file.strip_prefix('-').unwrap_or(file).into());
                 }
                 _ => {}
             }
         }
+        variables
     }
 
     fn assign(&mut self, value: &str) {
@@ -122,30 +105,6 @@ fn has_variable(file: &Path, name: &str) -> bool {
     lines.any(|line| line.split_once('=').is_some_and(|(key, _)| key.trim_end() == name))
 }
 
-/// Returns the unit, then its drop-ins by name. A file in an earlier folder hides files of the same
-/// name. A template's drop-ins apply to its instances.
-fn files_of(unit: &ServiceName, root: &Path) -> Vec<PathBuf> {
-    let names: Vec<String> = unit.names().collect();
-    let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));
-    let units = names.iter().flat_map(|name| folders().map(move |folder| folder.join(name)));
-    let mut files: Vec<PathBuf> = units.filter(|file| file.is_file()).take(1).collect();
-    let mut drop_ins: BTreeMap<OsString, PathBuf> = BTreeMap::new();
-    for name in &names {
-        for folder in folders() {
-            let Ok(entries) = fs::read_dir(folder.join(format!("{name}.d"))) else { continue };
-            for entry in entries.flatten().take(NR_DROP_INS_MAX) {
-                let path = entry.path();
-                let is_ours = entry.file_name() == DROP_IN;
-                if path.extension() == Some(OsStr::new("conf")) && !is_ours {
-                    drop_ins.entry(entry.file_name()).or_insert(path);
-                }
-            }
-        }
-    }
-    files.extend(drop_ins.into_values());
-    files
-}
-
 /// Splits a value at blanks, except in quotes and after backslashes.
 fn split_words(value: &str) -> Vec<String> {
     let (mut words, mut word, mut quote) = (Vec::new(), None::<String>, None);
@@ -174,6 +133,8 @@ fn expanded(value: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn place(files: &[(&str, &str)]) -> tempfile::TempDir {

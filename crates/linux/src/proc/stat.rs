@@ -61,6 +61,36 @@ impl Stat {
     }
 }
 
+/// What changes when a process's memory changes: if two are equal, it has the same pages.
+///
+/// It had no fault, and neither its address space nor its resident memory has another size. This
+/// does not see memory that was moved with mremap(2), or replaced by as much populated memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryState {
+    name: Vec<u8>,
+    faults: TaskFaults,
+    start_ticks: u64,
+    virtual_bytes: u64,
+    resident_pages: u64,
+}
+
+impl MemoryState {
+    pub(crate) fn parse(text: &[u8]) -> Option<Self> {
+        let start = text.iter().position(|byte| *byte == b'(')?;
+        let end = text.iter().rposition(|byte| *byte == b')')?;
+        let rest = std::str::from_utf8(&text[end + 1..]).ok()?;
+        // proc_pid_stat(5): state is field 3, the first here.
+        let number = |field: usize| rest.split_ascii_whitespace().nth(field - 3)?.parse().ok();
+        Some(Self {
+            name: text.get(start..end)?.to_vec(),
+            faults: TaskFaults { nr_minor: number(10)?, nr_major: number(12)? },
+            start_ticks: number(22)?,
+            virtual_bytes: number(23)?,
+            resident_pages: number(24)?,
+        })
+    }
+}
+
 /// Returns a process and its descendants, as far as their parents are alive.
 pub(crate) fn tree(system: &dyn System, pid: u32) -> BTreeSet<u32> {
     let (mut pids, mut queue) = (BTreeSet::from([pid]), vec![pid]);
@@ -86,6 +116,18 @@ mod tests {
         assert_eq!((stat.nr_minor_faults, stat.user_ticks, stat.system_ticks), (120, 12, 14));
         assert_eq!(stat.own_faults, TaskFaults { nr_minor: 100, nr_major: 3 });
         assert!(stat.is_alive());
+        let memory = MemoryState::parse(b"7 (a) S 1 7 7 0 -1 0 100 20 3 4 5 6 7 8 20 0 1 0 9 8 7");
+        let expected = MemoryState {
+            name: b"(a".to_vec(),
+            faults: stat.own_faults,
+            start_ticks: 9,
+            virtual_bytes: 8,
+            resident_pages: 7,
+        };
+        assert_eq!(memory, Some(expected));
+        for broken in [&b")("[..], b"7 (x) S 1 2", line] {
+            assert_eq!(MemoryState::parse(broken), None, "no size");
+        }
         for broken in [&b""[..], b"7 (x", b"7 (x)", b"7 (x) S 1 2", b"7 (x) S \xff", b")"] {
             assert_eq!(Stat::parse(broken), None);
         }

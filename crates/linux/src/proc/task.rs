@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use super::maps::{self, Maps, Vma};
 use super::pinned::Pinned;
 use super::smaps::{self, Smap};
-use super::stat::{Stat, TaskFaults};
+use super::stat::{MemoryState, Stat, TaskFaults};
 use super::value;
 use crate::system::{self, Entries, FileRef, System, ids};
 
@@ -197,6 +197,10 @@ impl<'a> Task<'a> {
 
     pub(crate) fn stat(&self) -> Option<Stat> {
         Stat::parse(&self.text("stat").ok()?)
+    }
+
+    pub(crate) fn memory_state(&self) -> Option<MemoryState> {
+        MemoryState::parse(&self.text("stat").ok()?)
     }
 
     pub fn status(&self, field: &str) -> Option<String> {

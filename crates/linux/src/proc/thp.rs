@@ -39,6 +39,20 @@ pub(crate) fn nr_given(system: &dyn System, kib: u64) -> u64 {
     number(system, &of_size(kib, "stats/anon_fault_alloc")).unwrap_or(0)
 }
 
+/// Returns how often the kernel collapsed memory into a folio or split one since boot; `None`
+/// without the counters.
+pub(crate) fn nr_changed(system: &dyn System) -> Option<u64> {
+    let text = system.text(Path::new("/proc/vmstat")).ok()?;
+    let text = String::from_utf8(text).ok()?;
+    let counter = |name: &str| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+    };
+    let sizes = sizes_kib(system).unwrap_or_default();
+    let splits = sizes.iter().filter_map(|kib| number(system, &of_size(*kib, "stats/split")));
+    let all = counter("thp_collapse_alloc")?.wrapping_add(counter("thp_split_page")?);
+    Some(splits.fold(all, u64::wrapping_add))
+}
+
 /// Lists the sizes with a control, in KiB, ascending. They exist since Linux 6.8.
 pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
     let names = system.names(Path::new(THP))?;

@@ -24,7 +24,7 @@ use crate::census::settings::{Allows, InForce};
 use crate::proc::host::HugetlbPool;
 use crate::proc::smaps::Smap;
 use crate::remedies::runtime::Memory;
-use crate::remedies::{self, Action, Remedy, Restart};
+use crate::remedies::{self, Action, Remedy, Restart, Scope};
 use crate::setting::thp::size_name;
 use crate::shell::{as_typed, quoted};
 use crate::system::mounts;
@@ -75,7 +75,9 @@ impl Judge<'_> {
         let remedies: Vec<_> = remedies.into_iter().map(with_gain).collect();
         self.promise(&case, gains, &remedies);
         let gains_some = |remedy: &Remedy| !remedy.is_some() || remedy.gain_bytes > 0;
-        or_nothing(remedies.into_iter().filter(gains_some).collect())
+        let mut remedies: Vec<Remedy> = remedies.into_iter().filter(gains_some).collect();
+        remedies.sort_by_key(|remedy| remedy.scope);
+        or_nothing(remedies)
     }
 
     fn anon(&mut self, case: &Case<'_>, gains: &Gains) -> Vec<Remedy> {
@@ -209,6 +211,7 @@ impl Judge<'_> {
             }
             Some(_) => Remedy {
                 action: Action::Remount,
+                scope: Scope::System,
                 command: mount.remount("within_size"),
                 restart: Restart::After,
                 undo: mount.remount(&mount.huge),

@@ -259,7 +259,7 @@ impl Judge<'_> {
         let undo = [option.undo, tuned.undo].into_iter().filter(|undo| !undo.is_empty());
         let undo = undo.collect::<Vec<_>>().join("; ");
         let action = if option.start.is_empty() { tuned.action } else { option.action };
-        Remedy { action, command: tuned.command, undo, ..option }
+        Remedy { action, scope: tuned.scope, command: tuned.command, undo, ..option }
     }
 
     pub(super) fn traits(&mut self, case: &Case<'_>) -> &Traits {

@@ -84,10 +84,26 @@ impl Store {
         foreign: Foreign,
         at: &mut dyn FnMut() -> Result<(), TuneError>,
     ) -> Result<Vec<Taken>, TuneError> {
+        self.take_back_some(foreign, &|_| true, at)
+    }
+
+    /// As [`Store::take_back`], for the files at some places.
+    ///
+    /// # Errors
+    /// As [`Store::take_back`].
+    pub fn take_back_some(
+        &self,
+        foreign: Foreign,
+        is_wanted: &dyn Fn(&FilePlace) -> bool,
+        at: &mut dyn FnMut() -> Result<(), TuneError>,
+    ) -> Result<Vec<Taken>, TuneError> {
         let mut left = self.load()?;
         let mut all = Vec::new();
         for which in (0..left.files.len()).rev() {
             let file = &left.files[which];
+            if !is_wanted(&file.place) {
+                continue;
+            }
             let path = file.place.path(&self.root);
             let outcome = self.remove(file, foreign);
             all.push(Taken { place: file.place.clone(), path, outcome });

@@ -9,13 +9,17 @@
 //! Owns the areas. Each gain was checked with the verb that executes the remedy
 //! (`largefolio_linux::remedies`). Its share of a run's time is unknown without a recording.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use crate::ExportError;
 use crate::cells::Cells;
 use crate::figures::{self, printable};
+use largefolio_linux::census::Census;
+use largefolio_linux::census::cgroup::Group;
 use largefolio_linux::reasons::Finding;
-use largefolio_linux::remedies::{Remedy, Restart};
+use largefolio_linux::remedies::{Remedy, Restart, Scope};
+use largefolio_linux::shell::as_root;
 use largefolio_linux::system::Live;
 use largefolio_trace::shown;
 use serde::Serialize;
@@ -37,7 +41,8 @@ pub struct SharedRemedy {
     pub mappings: Vec<String>,
 }
 
-/// An area of memory: mappings that share a remedy. A permanent remedy works at each start, an
+/// An area of memory: mappings that share a remedy. Remedies for one program come before those
+/// for all. A permanent remedy works at each start, an
 /// immediate one until the program ends. Both affect the same memory, so their gains do not add up.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Area {
@@ -55,6 +60,9 @@ pub struct ProcessAdvice {
     pub areas: Vec<Area>,
     #[serde(skip)]
     remarks: Vec<Remark>,
+    /// The services that started them.
+    #[serde(skip)]
+    services: Vec<String>,
 }
 
 impl ProcessAdvice {
@@ -79,6 +87,7 @@ impl ProcessAdvice {
             command_line,
             kernel: running::release(),
             processes: names.map(|one| (one.name.clone(), one.pid)).collect(),
+            services: services(census),
             areas: areas(known(&reading)),
             remarks: request.remarks(&reading),
         })
@@ -99,6 +108,16 @@ impl ProcessAdvice {
 pub fn is_running(name: &str) -> bool {
     let chosen = Selection::Names(vec![name.to_owned()]).chosen(&Live);
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
+}
+
+fn services(census: Option<&Census>) -> Vec<String> {
+    let processes = census.into_iter().flat_map(|census| &census.processes);
+    let groups = processes.map(|process| Group::of(&Live, process.pid));
+    // Services of a user's own manager are not below /etc.
+    let groups = groups.filter(|group| !group.0.contains("/user.slice/"));
+    let units = groups.filter_map(|group| group.unit().map(str::to_owned));
+    let services: BTreeSet<String> = units.filter(|unit| unit.ends_with(".service")).collect();
+    services.into_iter().collect()
 }
 
 fn known(reading: &Reading) -> Vec<(String, Vec<Remedy>)> {
@@ -163,7 +182,9 @@ impl Area {
     fn settle(&mut self) {
         for lines in [&mut self.for_good, &mut self.now] {
             lines.retain(|line| line.remedy.gain_bytes >= GAIN_BYTES_MIN);
-            lines.sort_by_key(|line| std::cmp::Reverse(line.remedy.present_bytes()));
+            lines.sort_by_key(|line| {
+                (line.remedy.scope, std::cmp::Reverse(line.remedy.present_bytes()))
+            });
         }
     }
 
@@ -228,6 +249,15 @@ impl Forms for ProcessAdvice {
                  starts. Remedies with the same number help the same memory: use one of them."
             );
         }
+        for service in &self.services {
+            let set = as_root(&format!("folio tune --unit {service} --env NAME=VALUE --yes"));
+            let _ = writeln!(
+                out,
+                "\n- {} starts with a variable after: {}",
+                printable(service),
+                printable(&set)
+            );
+        }
         let _ = writeln!(
             out,
             "\n- Only a recording can show how much of a run this saves: folio advise -- CMD. To \
@@ -249,6 +279,7 @@ impl Forms for ProcessAdvice {
             "mappings",
             "area",
             "when",
+            "scope",
         ])?;
         let lines = self.areas.iter().enumerate().flat_map(|(nr, area)| {
             let for_good = area.for_good.iter().map(move |line| (nr + 1, "for_good", line));
@@ -272,6 +303,10 @@ impl Forms for ProcessAdvice {
                 &line.mappings.join(" "),
                 &nr.to_string(),
                 when,
+                match remedy.scope {
+                    Scope::Program => "program",
+                    Scope::System => "system",
+                },
             ])?;
         }
         cells.into_text()

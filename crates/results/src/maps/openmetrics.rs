@@ -1,208 +1,72 @@
-//! `--openmetrics`: a reading as metrics for Prometheus.
+//! `--openmetrics`: metrics for Prometheus.
 //!
 //! The text is valid both as `OpenMetrics` 1.0 and in Prometheus's own format, which the textfile
 //! collector in `node_exporter` reads: every family is a gauge, and both formats accept the
 //! comments.
-//!
-//! Invariants:
-//! - O1: processes cannot increase the number of series without bound. Only the largest `nr_rows`
-//!   processes, control groups and files have a series per folio size; the rest are summed as
-//!   [`REST`].
-//! - O2: no two samples have the same labels. Labels that become equal when unprintable characters
-//!   are replaced are merged.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use crate::figures::printable;
-use largefolio_linux::census::cgroup::Group;
-use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
-use largefolio_linux::census::{Access, Census};
-use largefolio_linux::system::{Live, System as _};
-use largefolio_mm::rules::sizes::size_name;
+use super::metrics::{Family, Labels, Unit, Value};
 
-use super::plain::plain;
-use super::reading::Reading;
-use super::show::Show;
-
-const REST: &str = "(other)";
-
-type Labels = String;
-
-struct Families {
-    text: String,
-    page_bytes: u64,
+pub(super) fn of(families: &[Family]) -> String {
+    let mut text = String::new();
+    for family in families {
+        write(family, &mut text);
+    }
+    text + "# EOF\n"
 }
 
-pub(super) fn of(reading: &Reading, show: Show) -> String {
-    let mut families = Families { text: String::new(), page_bytes: Live.page_bytes() };
-    if let Some(census) = &reading.census {
-        families.census(census, show);
-        families.groups(census, show);
+fn write(family: &Family, text: &mut String) {
+    let Family { name, unit, help, samples, .. } = family;
+    let _ = writeln!(text, "# TYPE {name} gauge");
+    // The name must end with the unit.
+    let unit = match unit {
+        Unit::Bytes => "bytes",
+        Unit::Seconds => "seconds",
+        Unit::Processes | Unit::None => "",
+    };
+    if !unit.is_empty() {
+        let _ = writeln!(text, "# UNIT {name} {unit}");
     }
-    if let Some(cached) = &reading.cached {
-        let files =
-            cached.files.iter().map(|file| (label("file", &plain(&file.path)), &file.tally));
-        let name = "folio_file_cached_bytes";
-        families.begin(name, "bytes", "A file's cached pages by folio size.");
-        families.largest(name, &label("file", REST), files, show);
-    }
-    families.begin("folio_build_info", "", "The program that wrote this; always 1.");
-    let version = label("version", env!("CARGO_PKG_VERSION"));
-    families.sample("folio_build_info", &[version], 1);
-    let name = "folio_look_cpu_seconds";
-    families.begin(name, "seconds", "CPU time spent collecting these metrics.");
-    let ns = reading.cpu_ns_since_begin();
-    let _ = writeln!(families.text, "{name} {}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000);
-    families.text + "# EOF\n"
-}
-
-impl Families {
-    fn begin(&mut self, name: &str, unit: &str, help: &str) {
-        let _ = writeln!(self.text, "# TYPE {name} gauge");
-        if !unit.is_empty() {
-            let _ = writeln!(self.text, "# UNIT {name} {unit}");
-        }
-        let _ = writeln!(self.text, "# HELP {name} {help}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[Labels], value: u64) {
-        let _ = writeln!(self.text, "{name}{{{}}} {value}", labels.join(","));
-    }
-
-    fn census(&mut self, census: &Census, show: Show) {
-        type Pick = fn(&Cell) -> u64;
-        let picks: [(&str, &str, Pick); 5] = [
-            (
-                "folio_mapped_bytes",
-                "Mapped memory, each page once, by kind and folio size.",
-                |cell| cell.mapped_bytes(),
-            ),
-            (
-                "folio_unaligned_bytes",
-                "Mapped memory in folios that are fully mapped but unaligned.",
-                |cell| cell.unaligned_bytes,
-            ),
-            (
-                "folio_partial_bytes",
-                "Mapped memory in folios that are only partly mapped.",
-                |cell| cell.partial_bytes,
-            ),
-            ("folio_contpte_bytes", "Mapped memory in contpte blocks from one folio.", |cell| {
-                cell.contpte_bytes
-            }),
-            ("folio_pmd_mapped_bytes", "Memory mapped by PMD entries.", |cell| cell.pmd_bytes),
-        ];
-        for (name, help, pick) in picks {
-            self.begin(name, "bytes", help);
-            for (kind, size, cell) in census.totals.cells() {
-                let labels = [label("kind", kind.name()), self.size(size)];
-                if name == picks[0].0 || pick(cell) > 0 {
-                    self.sample(name, &labels, pick(cell));
-                }
+    let _ = writeln!(text, "# HELP {name} {help}");
+    for sample in samples {
+        let _ = match sample.value {
+            Value::Count(count) => writeln!(text, "{name}{} {count}", labels(&sample.labels)),
+            Value::Ns(ns) => {
+                let (seconds, ns) = (ns / 1_000_000_000, ns % 1_000_000_000);
+                writeln!(text, "{name}{} {seconds}.{ns:09}", labels(&sample.labels))
             }
-        }
-        let skipped = &census.skipped;
-        let name = "folio_processes";
-        self.begin(name, "", "Processes by outcome of reading their mappings.");
-        for (state, nr) in [
-            ("counted", census.processes.len()),
-            ("refused", skipped.refused.len()),
-            ("gone", skipped.gone.len()),
-            ("empty", skipped.empty.len()),
-        ] {
-            self.sample(name, &[label("state", state)], nr as u64);
-        }
-        let name = "folio_sizes_known";
-        self.begin(name, "", "1 if folio sizes could be read, which needs root; else 0.");
-        let _ = writeln!(self.text, "{name} {}", u64::from(census.access == Access::Full));
-        let name = "folio_process_mapped_bytes";
-        let help = "Mapped memory of all processes with the same name; shared pages count in each \
-                    process.";
-        self.begin(name, "bytes", help);
-        let processes = census.processes.iter();
-        let processes = processes.map(|one| (label("process", &one.name), &one.tally));
-        self.largest(name, &label("process", REST), processes, show);
-    }
-
-    fn groups(&mut self, census: &Census, show: Show) {
-        let name = "folio_cgroup_mapped_bytes";
-        let help =
-            "Mapped memory of all processes in the same control group; shared pages count in each.";
-        self.begin(name, "bytes", help);
-        let group = |pid: u32| {
-            let group = Group::of(&Live, pid);
-            let unit = label("unit", group.unit().unwrap_or_default());
-            let container = label("container", group.container().unwrap_or_default());
-            format!("{},{unit},{container}", label("cgroup", &group.0))
         };
-        let groups = census.processes.iter().map(|one| (group(one.pid), &one.tally));
-        let rest = [label("cgroup", REST), label("unit", ""), label("container", "")].join(",");
-        self.largest(name, &rest, groups, show);
-    }
-
-    /// Adds samples of the largest label sets and of the rest (O1, O2).
-    fn largest<'t>(
-        &mut self,
-        name: &str,
-        rest: &str,
-        all: impl Iterator<Item = (Labels, &'t Tally)>,
-        show: Show,
-    ) {
-        let mut sums: BTreeMap<Labels, BTreeMap<Size, u64>> = BTreeMap::new();
-        for (labels, tally) in all {
-            let sum = sums.entry(labels).or_default();
-            for (_, size, cell) in tally.cells().filter(|(kind, ..)| *kind != MemoryKind::Other) {
-                *sum.entry(size).or_default() += cell.mapped_bytes();
-            }
-        }
-        let mut sums: Vec<(Labels, BTreeMap<Size, u64>)> = sums.into_iter().collect();
-        sums.sort_by_key(|(_, sizes)| Reverse(sizes.values().sum::<u64>()));
-        let mut others: BTreeMap<Size, u64> = BTreeMap::new();
-        for (_, sizes) in sums.split_off(show.nr_rows.min(sums.len())) {
-            add(&mut others, sizes);
-        }
-        // One of the largest may be called like the rest.
-        match sums.iter_mut().find(|(labels, _)| labels == rest) {
-            Some((_, sum)) => add(sum, others),
-            None => sums.push((rest.to_owned(), others)),
-        }
-        for (labels, sizes) in sums {
-            for (size, bytes) in sizes {
-                let labels = [labels.clone(), self.size(size)];
-                self.sample(name, &labels, bytes);
-            }
-        }
-    }
-
-    fn size(&self, size: Size) -> Labels {
-        label("size", &size.bytes(self.page_bytes).map_or_else(|| "unknown".to_owned(), size_name))
     }
 }
 
-fn add(sum: &mut BTreeMap<Size, u64>, more: BTreeMap<Size, u64>) {
-    for (size, bytes) in more {
-        *sum.entry(size).or_default() += bytes;
+/// `{name="value",..}`, with quotes and backslashes escaped.
+fn labels(labels: &Labels) -> String {
+    if labels.is_empty() {
+        return String::new();
     }
-}
-
-/// `name="value"`, with unprintable characters replaced, and quotes and backslashes escaped.
-fn label(name: &str, value: &str) -> Labels {
-    let value = printable(value).replace('\\', "\\\\").replace('"', "\\\"");
-    format!("{name}=\"{value}\"")
+    let pairs = labels.iter().map(|(name, value)| {
+        let value = value.replace('\\', "\\\\").replace('"', "\\\"");
+        format!("{name}=\"{value}\"")
+    });
+    format!("{{{}}}", pairs.collect::<Vec<String>>().join(","))
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::time::Duration;
 
-    use largefolio_linux::census::Held;
+    use largefolio_linux::census::folios::{Cell, MemoryKind, Size, Tally};
     use largefolio_linux::census::process::Process;
+    use largefolio_linux::census::{Access, Census, Held};
     use largefolio_linux::geometry::Geometry;
 
     use super::super::group::Sort;
-    use super::*;
+    use super::super::reading::Reading;
+    use super::super::show::Show;
+    use super::super::{MetricsFormat, WasteResult};
+    use largefolio_linux::census::waste::{MappingWaste, ProcessWaste, SizeWaste};
 
     fn tally(kib: u64) -> Tally {
         let mut tally = Tally::default();
@@ -234,7 +98,22 @@ mod tests {
         let (access, skipped) = (Access::Full, largefolio_linux::census::Skipped::default());
         let census = Census { geometry, access, totals, processes, skipped, nr_beyond: 0 };
         let reading = Reading { census: Some(census), ..Reading::default() };
-        of(&reading, Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false })
+        let show = Show { nr_rows, sort: Sort::Size, width: 0, prose: None, is_full: false };
+        reading.metrics(Some(&waste()), show, MetricsFormat::OpenMetrics)
+    }
+
+    /// A process called `db`. A quarter of its 2M folios was read, and half of that is zeroes.
+    fn waste() -> WasteResult {
+        let size = SizeWaste { bytes: 8 << 20, read_bytes: 2 << 20, zero_bytes: 1 << 20 };
+        let mapping = MappingWaste { sizes: [(2 << 20, size)].into(), ..MappingWaste::default() };
+        let process = ProcessWaste {
+            pid: 0x8000_0000,
+            name: "db".to_owned(),
+            mappings: vec![mapping],
+            left_out: Vec::new(),
+            refused: false,
+        };
+        WasteResult::new(Vec::new(), vec![process], Duration::ZERO)
     }
 
     /// Returns samples without their values, and checks that none is duplicated.

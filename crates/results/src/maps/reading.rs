@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use largefolio_linux::census::cgroup::{self, MemoryLimit};
 use largefolio_linux::census::file::{self, CachedFiles, Empty, FileError};
 use largefolio_linux::census::selection::Missing;
 pub use largefolio_linux::census::selection::Selection;
-use largefolio_linux::census::{self, Access, Census};
+use largefolio_linux::census::{self, Access, Census, CensusError, Watch};
 use largefolio_linux::reasons::{self, CensusQuestion, Finding};
 use largefolio_linux::remedies::verbs::LiveVerbs;
 use largefolio_linux::shell::again_as_root;
@@ -37,7 +37,8 @@ pub struct MapsRequest {
 pub struct Reading {
     pub(super) release: String,
     pub(super) boot_id: Option<String>,
-    pub(super) taken_unix_s: u64,
+    /// Since 1970.
+    pub(super) taken: Duration,
     pub(super) began_cpu_ns: u64,
     pub(super) rules_note: Option<String>,
     pub(super) census: Option<Census>,
@@ -50,6 +51,13 @@ pub struct Reading {
 impl Reading {
     pub(super) fn cpu_ns_since_begin(&self) -> u64 {
         cpu_ns().saturating_sub(self.began_cpu_ns)
+    }
+
+    /// Gives the processes back to `watch`, which took this reading.
+    pub fn give_back(self, watch: &mut Watch) {
+        if let Some(census) = self.census {
+            watch.give_back(census);
+        }
     }
 
     fn has_no_process(&self) -> bool {
@@ -88,17 +96,35 @@ impl MapsRequest {
     /// # Errors
     /// If `/proc` cannot be read at all. A process that has exited is a remark.
     pub fn take_reading(&self) -> Result<Reading, Error> {
+        let mut limits = Vec::new();
+        let reading = self.reading(&mut |pids| {
+            limits = cgroup::limits(&Live, pids);
+            census::take(&Live, pids)
+        })?;
+        Ok(Reading { limits, ..reading })
+    }
+
+    /// As [`MapsRequest::take_reading`], but reads only the processes that changed since `watch`'s
+    /// last reading, and no memory limits.
+    ///
+    /// # Errors
+    /// As [`MapsRequest::take_reading`].
+    pub fn take_reading_again(&self, watch: &mut Watch) -> Result<Reading, Error> {
+        self.reading(&mut |pids| watch.take(&Live, pids))
+    }
+
+    fn reading(
+        &self,
+        take: &mut dyn FnMut(&[u32]) -> Result<Census, CensusError>,
+    ) -> Result<Reading, Error> {
         let (release, boot_id) = (running::release(), census::boot_id(&Live));
-        let since = SystemTime::now().duration_since(UNIX_EPOCH);
-        let taken_unix_s = since.map_or(0, |since| since.as_secs());
+        let taken = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_cpu_ns = cpu_ns();
-        let mut reading =
-            Reading { release, boot_id, taken_unix_s, began_cpu_ns, ..Reading::default() };
+        let mut reading = Reading { release, boot_id, taken, began_cpu_ns, ..Reading::default() };
         if !self.selection.is_empty() {
             let chosen = self.selection.chosen(&Live)?;
             reading.missing = chosen.missing;
-            reading.limits = cgroup::limits(&Live, &chosen.pids);
-            let census = census::take(&Live, &chosen.pids)?;
+            let census = take(&chosen.pids)?;
             let kernel = Kernel::of_release(&reading.release, Live.page_bytes());
             let kernel = kernel.and_then(Result::ok);
             reading.rules_note = kernel.as_ref().and_then(|kernel| kernel.note.clone());

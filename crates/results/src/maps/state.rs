@@ -76,7 +76,7 @@ impl State {
             source: None,
             kernel: reading.release.clone(),
             boot_id: reading.boot_id.clone(),
-            taken_unix_s: reading.taken_unix_s,
+            taken_unix_s: reading.taken.as_secs(),
             geometry: Geometry::running(),
             access: census.map_or(Access::Full, |census| census.access),
             nr_refused: census.map_or(0, |census| census.skipped.refused.len()),

@@ -132,7 +132,7 @@ impl<'a> MapsResult<'a> {
             command_line,
             kernel: &reading.release,
             boot_id: reading.boot_id.as_deref(),
-            taken_unix_s: reading.taken_unix_s,
+            taken_unix_s: reading.taken.as_secs(),
             rules_note: reading.rules_note.as_deref(),
             system: reading.census.as_ref().map(|census| system(census, reading)),
             files: cached.into_iter().flat_map(|cached| &cached.files).map(file).collect(),

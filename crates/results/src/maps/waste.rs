@@ -154,7 +154,11 @@ impl MapsRequest {
 }
 
 impl WasteResult {
-    fn new(command_line: Vec<String>, found: Vec<ProcessWaste>, elapsed: Duration) -> Self {
+    pub(super) fn new(
+        command_line: Vec<String>,
+        found: Vec<ProcessWaste>,
+        elapsed: Duration,
+    ) -> Self {
         let sizes = found.iter().flat_map(|process| &process.mappings).flat_map(|one| &one.sizes);
         let read_bytes = sizes.map(|(_, waste)| waste.read_bytes).sum();
         let mut processes: Vec<Process> = found
@@ -181,6 +185,14 @@ impl WasteResult {
     /// Whether a process has large folios of private memory.
     fn is_some(&self) -> bool {
         self.processes.iter().any(|process| process.memory.large_bytes > 0)
+    }
+
+    /// Returns the pages of zeroes of each process by folio size, in bytes.
+    pub(super) fn zero_bytes(&self) -> impl Iterator<Item = (&str, BTreeMap<u64, u64>)> {
+        self.processes.iter().map(|process| {
+            let sizes = process.memory.sizes.iter();
+            (&*process.name, sizes.map(|(&size, waste)| (size, waste.zero_bytes)).collect())
+        })
     }
 
     fn all(&self) -> Memory {
@@ -232,6 +244,10 @@ fn remedies(largest_bytes: u64) -> Vec<Remedy> {
             return",
             "folio run --thp off -- CMD",
         ),
+        of(
+            "the same for one service, which systemd then starts without large folios",
+            "sudo folio tune --unit NAME --thp off --yes",
+        ),
     ];
     if largest_bytes < 2 << 20 {
         return all;
@@ -260,7 +276,7 @@ fn remedies(largest_bytes: u64) -> Vec<Remedy> {
     if set("hugepages-64kB/enabled").is_some() {
         all.push(of(
             "smaller large folios for all programs: see the sizes above. Other programs lose their \
-             2M folios",
+             2M folios; without --yes, the command names them",
             "sudo folio tune --set thp.2M=never --set thp.64K=always --yes",
         ));
     }

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use largefolio_linux::census::Watch;
 use largefolio_linux::watch::Rounds;
 use largefolio_results::maps::{
-    JUDGED_OF_PAGE, MapsRequest, MapsResult, Reading, Requirement, Show,
+    JUDGED_OF_PAGE, MapsRequest, MapsResult, MetricsFormat, Reading, Requirement, Show, WasteResult,
 };
 use largefolio_results::{Form, Forms as _, Remark};
 
@@ -29,7 +30,12 @@ pub(crate) enum Output {
         form: Form,
         page: Option<PageFile>,
     },
-    Metrics(PathBuf),
+    /// To standard output without a file.
+    Metrics {
+        format: MetricsFormat,
+        file: Option<PathBuf>,
+        has_waste: bool,
+    },
     Waste(Form),
 }
 
@@ -70,8 +76,12 @@ impl LivePlan {
         }
         let mut rounds = Rounds::new(every).context("cannot watch for Ctrl-C")?;
         let mut exit = Exit::Done;
+        let mut watch = Watch::default();
         for nr in 0_u64.. {
-            let reading = self.request.take_reading()?;
+            let reading = match &self.output {
+                Output::Metrics { .. } => self.request.take_reading_again(&mut watch)?,
+                Output::Result { .. } | Output::Waste(_) => self.request.take_reading()?,
+            };
             if nr == 0 {
                 exit = self.report_missing(&reading);
             }
@@ -85,6 +95,7 @@ impl LivePlan {
             if is_over || console.is_closed() || !rounds.wait() {
                 break;
             }
+            reading.give_back(&mut watch);
         }
         Ok(exit)
     }
@@ -115,15 +126,13 @@ impl LivePlan {
 
     fn deliver(&self, reading: &Reading, console: &mut Console) -> Result<()> {
         match &self.output {
-            Output::Metrics(path) => {
-                console.deliver(reading.openmetrics(self.show).as_bytes(), Some(path))
+            Output::Metrics { format, file, has_waste } => {
+                let waste = has_waste.then(|| self.waste(reading)).transpose()?;
+                let metrics = reading.metrics(waste.as_ref(), self.show, *format);
+                console.deliver(metrics.as_bytes(), file.as_deref())
             }
             Output::Waste(form) => {
-                let Some(census) = reading.census() else {
-                    bail!("--waste needs processes, such as folio maps 4242 --waste");
-                };
-                let result = self.request.waste(census)?;
-                console.deliver(result.written(*form)?.as_bytes(), None)
+                console.deliver(self.waste(reading)?.written(*form)?.as_bytes(), None)
             }
             Output::Result { form, page } => {
                 let result = self.render(reading, *form)?;
@@ -131,6 +140,13 @@ impl LivePlan {
                 page_file::deliver(console, &result, page.as_ref(), || reading.page(command_line))
             }
         }
+    }
+
+    fn waste(&self, reading: &Reading) -> Result<WasteResult> {
+        let Some(census) = reading.census() else {
+            bail!("--waste needs processes, such as folio maps 4242 --waste");
+        };
+        Ok(self.request.waste(census)?)
     }
 
     fn render(&self, reading: &Reading, form: Form) -> Result<String> {

@@ -1,4 +1,4 @@
-use largefolio_linux::remedies::Action;
+use largefolio_linux::remedies::{Action, Scope};
 
 use super::*;
 
@@ -9,6 +9,7 @@ fn remedy(command: &str, restart: Restart, gain_mib: u64) -> Remedy {
     let action = if restart == Restart::None { Action::Collapse } else { Action::Option };
     Remedy {
         action,
+        scope: Scope::Program,
         command: command.to_owned(),
         start: text(),
         restart,
@@ -66,4 +67,16 @@ fn pieces_with_a_shared_remedy_are_merged_in_any_order() {
         assert_eq!(figures_of(&areas[0].for_good), [("two", 16, 2), ("one", 5, 1)]);
         assert_eq!(figures_of(&areas[0].now), [("collapse", 14, 2)]);
     }
+}
+
+/// A setting for all programs comes after an option of the program, even if it gains more.
+#[test]
+fn the_narrowest_remedy_comes_first() {
+    let after = Restart::After;
+    let wide = Remedy { scope: Scope::System, ..remedy("tune", after, 90) };
+    let areas = areas(vec![
+        ("a".to_owned(), vec![wide, remedy("option", after, 60)]),
+        ("b".to_owned(), vec![remedy("option", after, 5)]),
+    ]);
+    assert_eq!(figures_of(&areas[0].for_good), [("option", 65, 2), ("tune", 90, 1)]);
 }
