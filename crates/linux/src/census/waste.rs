@@ -5,9 +5,10 @@
 //!   pieces       [kept    ][wasted][kept   ]      what smaller folios would have kept
 //! ```
 //!
-//! A page of zeroes was probably never written to, but a program can also have stored zeroes.
-//! Owns a second reading after a census. It reads only present pages, so it brings none in. It
-//! stops at a number of bytes; of more memory, it reads every n-th folio.
+//! A page of zeroes was probably never written to, but a program can also have stored zeroes. With
+//! base pages of more than 4 KiB, they count as large too: parts of 4 KiB are checked everywhere.
+//! Owns a second reading after a census. It reads only pages that are present just before, so it
+//! brings none in. It stops at a number of bytes; of more memory, it reads every n-th folio.
 //!
 //! Not read: shared memory, hugetlb, device memory, and memory that userfaultfd watches.
 
@@ -23,11 +24,14 @@ use crate::geometry::Geometry;
 use crate::proc::Task;
 use crate::proc::maps::Vma;
 use crate::proc::smaps::{self, Smap};
-use crate::system::System;
+use crate::system::{Entries, System, entry};
 
 /// More runs of folios of one mapping are not told apart, and such a mapping is not read.
 const NR_RUNS_MAX: usize = 1 << 18;
 const WORD_BYTES: u64 = 8;
+/// Memory is checked in parts of this size: the smallest base page.
+const PART_BYTES: u64 = 4 << 10;
+const PART_WORDS: usize = (PART_BYTES / WORD_BYTES) as usize;
 
 /// Folios of one size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -115,7 +119,8 @@ fn folios_of(
     for mapping in &process.mappings {
         let vma = &mapping.vma;
         let is_large = |kind, size| {
-            kind == MemoryKind::Anon && matches!(size, Size::Order(order) if order > 0)
+            let is_large = |order| has_parts(order, geometry);
+            kind == MemoryKind::Anon && matches!(size, Size::Order(order) if is_large(order))
         };
         if vma.is_shared() || mapping.tally.sum(is_large).mapped_bytes() == 0 {
             continue;
@@ -135,7 +140,7 @@ fn folios_of(
             continue;
         };
         let (mapping, first) = (waste.mappings.len(), vma.pages(geometry.page_bytes).start);
-        let large = runs.into_iter().filter(is_large).map(|run| Folios {
+        let large = runs.into_iter().filter(|run| is_read(run, geometry)).map(|run| Folios {
             mapping,
             first: first + run.page,
             nr_pages: run.nr_pages,
@@ -148,9 +153,14 @@ fn folios_of(
     Ok((waste, folios))
 }
 
-const fn is_large(run: &LayoutRun) -> bool {
-    run.order > 0
-        && matches!(run.how, RunMapping::Pmd | RunMapping::Aligned | RunMapping::Unaligned)
+/// Returns whether a folio can hold parts of zeroes besides others.
+const fn has_parts(order: u32, geometry: Geometry) -> bool {
+    geometry.page_bytes << order > PART_BYTES
+}
+
+const fn is_read(run: &LayoutRun, geometry: Geometry) -> bool {
+    let is_whole = matches!(run.how, RunMapping::Pmd | RunMapping::Aligned | RunMapping::Unaligned);
+    is_whole && has_parts(run.order, geometry)
 }
 
 const fn obstacle(smap: &Smap) -> Option<&'static str> {
@@ -176,9 +186,10 @@ impl ProcessWaste {
         if all.is_empty() {
             return Ok(());
         }
-        let memory = Task::of(system, self.pid).memory()?;
+        let task = Task::of(system, self.pid);
+        let (pagemap, memory) = (task.pagemap()?, task.memory()?);
         let page_words = geometry.page_bytes / WORD_BYTES;
-        let mut words = Vec::new();
+        let (mut states, mut words) = (Vec::new(), Vec::new());
         for folios in all {
             let pages = 1 << folios.order;
             let bytes = pages * geometry.page_bytes;
@@ -187,24 +198,24 @@ impl ProcessWaste {
                 let size = mapping.sizes.entry(bytes).or_default();
                 size.bytes += bytes;
                 *nr_seen += 1;
-                if !nr_seen.is_multiple_of(step) {
+                // The folio may have been freed or swapped out meanwhile.
+                if !nr_seen.is_multiple_of(step)
+                    || !is_present(&*pagemap, first, resized(&mut states, pages))
+                {
                     continue;
                 }
-                words.clear();
-                words.resize(usize::try_from(pages * page_words).unwrap_or(0), 0);
-                // A folio that was freed meanwhile has fewer words, or none.
-                let nr = memory.read(first * page_words, &mut words).unwrap_or(0);
+                let words = resized(&mut words, pages * page_words);
+                let nr = memory.read(first * page_words, words).unwrap_or(0);
                 if nr < words.len() {
                     continue;
                 }
-                let page_words = usize::try_from(page_words).unwrap_or(1);
                 let is_zero: Vec<bool> = words
-                    .chunks(page_words)
-                    .map(|page| page.iter().all(|word| *word == 0))
+                    .chunks(PART_WORDS)
+                    .map(|part| part.iter().all(|word| *word == 0))
                     .collect();
                 let nr_zero = is_zero.iter().filter(|is_zero| **is_zero).count() as u64;
                 size.read_bytes += bytes;
-                size.zero_bytes += nr_zero * geometry.page_bytes;
+                size.zero_bytes += nr_zero * PART_BYTES;
                 mapping.keep(&is_zero, geometry);
             }
         }
@@ -213,19 +224,32 @@ impl ProcessWaste {
     }
 }
 
+fn resized(words: &mut Vec<u64>, len: u64) -> &mut [u64] {
+    words.clear();
+    words.resize(usize::try_from(len).unwrap_or(0), 0);
+    words
+}
+
+/// Returns whether all pages from `first` are in memory. `states` has room for one word per page.
+fn is_present(pagemap: &dyn Entries, first: u64, states: &mut [u64]) -> bool {
+    let nr = pagemap.read(first, states).unwrap_or(0);
+    nr == states.len() && states.iter().all(|state| state & entry::PRESENT != 0)
+}
+
 impl MappingWaste {
-    /// Adds a folio to `kept_bytes`. `is_zero` has its pages.
+    /// Adds a folio to `kept_bytes`. `is_zero` has its parts.
     fn keep(&mut self, is_zero: &[bool], geometry: Geometry) {
-        for order in 0..=geometry.pmd_order {
-            let nr_pages = 1_usize << order;
-            let kept = if nr_pages >= is_zero.len() {
+        let largest = geometry.page_bytes << geometry.pmd_order;
+        let sizes = (0_u32..).map(|by| PART_BYTES << by).take_while(|size| *size <= largest);
+        for size in sizes {
+            let nr_parts = usize::try_from(size / PART_BYTES).unwrap_or(usize::MAX);
+            let kept = if nr_parts >= is_zero.len() {
                 is_zero.len()
             } else {
-                let pieces = is_zero.chunks(nr_pages);
-                pieces.filter(|piece| piece.contains(&false)).count() * nr_pages
+                let pieces = is_zero.chunks(nr_parts);
+                pieces.filter(|piece| piece.contains(&false)).count() * nr_parts
             };
-            let bytes = kept as u64 * geometry.page_bytes;
-            *self.kept_bytes.entry(geometry.page_bytes << order).or_default() += bytes;
+            *self.kept_bytes.entry(size).or_default() += kept as u64 * PART_BYTES;
         }
     }
 }
@@ -246,5 +270,17 @@ mod tests {
         let kib = |size: u64| mapping.kept_bytes[&(size << 10)] >> 10;
         // Folios that are already as small stay whole.
         assert_eq!([4, 8, 32, 64, 2048].map(kib), [8, 16, 64, 128, 128]);
+    }
+
+    #[test]
+    fn base_pages_of_64k_have_parts_too() {
+        let geometry = Geometry::of(65536);
+        assert!(has_parts(0, geometry) && !has_parts(0, Geometry::of(4096)));
+        let mut mapping = MappingWaste::default();
+        let mut page = [true; 16];
+        page[3] = false;
+        mapping.keep(&page, geometry);
+        let kib = |size: u64| mapping.kept_bytes[&(size << 10)] >> 10;
+        assert_eq!([4, 16, 64, 2048].map(kib), [4, 16, 64, 64], "a base page of 4K keeps 4K");
     }
 }

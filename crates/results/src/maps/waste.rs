@@ -13,13 +13,16 @@ use serde::Serialize;
 
 use super::MapsRequest;
 use crate::cells::Cells;
-use crate::figures::{bytes, percent, printable};
+use crate::figures::{bytes, percent, printable, size};
 use crate::{Error, ExportError, Forms, running};
 
 const SCHEMA_VERSION: u32 = 1;
 /// At most about as much is read.
 const BYTES_MAX: u64 = 1 << 30;
 const NR_MAPPINGS_SHOWN: usize = 5;
+/// With less, remedies cost more than they give back.
+const WASTE_PERCENT_MIN: u64 = 1;
+const SMALLEST_PAGE_BYTES: u64 = 4 << 10;
 
 /// The result of `folio maps --waste`. Sizes are estimated from the bytes read.
 #[derive(Debug, Serialize)]
@@ -109,6 +112,11 @@ impl Memory {
         Self { large_bytes, zero_bytes, sizes, kept_bytes: kept.collect() }
     }
 
+    /// Whether there is enough to give back.
+    const fn is_wasteful(&self) -> bool {
+        self.zero_bytes.saturating_mul(100) >= self.large_bytes.saturating_mul(WASTE_PERCENT_MIN)
+    }
+
     fn add(&mut self, other: &Self) {
         self.large_bytes += other.large_bytes;
         self.zero_bytes += other.zero_bytes;
@@ -168,17 +176,29 @@ impl WasteResult {
             .collect();
         processes.sort_by_key(|process| std::cmp::Reverse(process.memory.zero_bytes));
         let largest = processes.iter().flat_map(|process| process.memory.sizes.keys()).max();
-        let remedies = remedies(largest.copied().unwrap_or(0));
+        let page_bytes = Live.page_bytes();
+        let of_pages = (page_bytes > SMALLEST_PAGE_BYTES).then(smaller_pages);
+        let remedies =
+            of_pages.into_iter().chain(remedies(largest.copied().unwrap_or(0))).collect();
         Self {
             schema_version: SCHEMA_VERSION,
             tool_version: env!("CARGO_PKG_VERSION"),
             command_line,
             kernel: running::release(),
-            page_bytes: Live.page_bytes(),
+            page_bytes,
             read_bytes,
             elapsed_ms: (elapsed.as_secs_f64() * 1e4).round() / 10.0,
             processes,
             remedies,
+        }
+    }
+
+    /// Names the memory that was checked.
+    fn large(&self) -> String {
+        if self.page_bytes > SMALLEST_PAGE_BYTES {
+            format!("private folios of {} and larger", size(self.page_bytes))
+        } else {
+            "large private folios".to_owned()
         }
     }
 
@@ -230,6 +250,16 @@ fn process(found: ProcessWaste) -> Process {
 }
 
 /// Returns what gives wasted memory back here, from the narrowest to the widest.
+fn smaller_pages() -> Remedy {
+    Remedy {
+        what:
+            "a kernel with base pages of 4K keeps what the line for 4K says; a prediction from a \
+               recording compares both, with page cache and page tables"
+                .to_owned(),
+        command: "folio predict job.folio --kernel this,this+page=4K".to_owned(),
+    }
+}
+
 fn remedies(largest_bytes: u64) -> Vec<Remedy> {
     let of =
         |what: &str, command: &str| Remedy { what: what.to_owned(), command: command.to_owned() };
@@ -290,22 +320,28 @@ impl Forms for WasteResult {
         if self.is_some() {
             let _ = writeln!(
                 out,
-                "{} of {} in large private folios ({}) holds only zeroes: it was probably never used.",
+                "{} of {} in {} ({}) holds only zeroes: it was probably never used.",
                 bytes(all.zero_bytes),
                 bytes(all.large_bytes),
+                self.large(),
                 share(all.zero_bytes, all.large_bytes)
             );
             write_sizes(&all, &mut out);
             self.write_processes(&mut out);
-            out.push_str("\nWhat gives it back:\n");
-            for remedy in &self.remedies {
+            let remedies = if all.is_wasteful() { &self.remedies[..] } else { &[] };
+            out.push_str(if remedies.is_empty() {
+                "\nThat is too little to give back.\n"
+            } else {
+                "\nWhat gives it back:\n"
+            });
+            for remedy in remedies {
                 let _ = writeln!(out, "- {}", remedy.what);
                 if !remedy.command.is_empty() {
                     let _ = writeln!(out, "    {}", remedy.command);
                 }
             }
         } else {
-            out.push_str("No process has private memory in large folios.\n");
+            let _ = writeln!(out, "No process has private memory in {}.", self.large());
         }
         for process in self.processes.iter().filter(|process| process.is_refused) {
             let name = printable(&process.name);

@@ -16,13 +16,15 @@ pub(super) struct WatchingArgs {
     /// Show which processes waited for memory, how long and why: direct compaction and reclaim, by
     /// folio size. Traces the kernel for the time in --for; without PIDs or names, all processes
     #[arg(long, group = "watching", conflicts_with_all = [
-        "elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache", "waste", "full", "sort"
+        "elf", "diff", "watch", "openmetrics", "otlp", "require", "report", "file", "page_cache", "waste",
+        "full", "sort"
     ])]
     stalls: bool,
     /// Show which mappings the selected processes use, and in which folio sizes that memory is.
     /// Clears the accessed bits of their pages, by which the kernel chooses pages to free
     #[arg(long, group = "watching", conflicts_with_all = [
-        "elf", "diff", "watch", "openmetrics", "require", "report", "file", "page_cache", "waste", "full", "sort"
+        "elf", "diff", "watch", "openmetrics", "otlp", "require", "report", "file", "page_cache", "waste",
+        "full", "sort"
     ])]
     hot: bool,
     /// How long to watch [default: 30s for --stalls, 5s for --hot]. Ctrl-C ends it early and shows
