@@ -1,7 +1,7 @@
 //! The functions that a file defines: the `malloc` that a program uses, and the names of code.
 //!
 //! Reads the two symbol tables within limits. Y1: at most `SYMBOLS_BYTES_MAX` of a table and
-//! `NAMES_BYTES_MAX` of its names are read.
+//! `NAMES_BYTES_MAX` of its names are read, and of each kind of table the first.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +18,8 @@ use super::{Class, ElfError, ElfFile};
 /// Limit of a symbol table in bytes. A browser with full symbols has 100 MiB.
 const SYMBOLS_BYTES_MAX: u64 = 256 << 20;
 const NAMES_BYTES_MAX: u64 = 256 << 20;
+/// The rest of a longer name is dropped.
+const NAME_BYTES_MAX: usize = 4 << 10;
 /// Functions that are kept per place. A page of 4 KiB seldom has a hundred.
 const NR_FUNCTIONS_MAX: usize = 256;
 
@@ -101,6 +103,7 @@ where
         }
         for (place, found) in places.iter().zip(&mut found) {
             if start < place.end && place.start < end && found.len() < NR_FUNCTIONS_MAX {
+                let name = &name[..name.len().min(NAME_BYTES_MAX)];
                 found.entry(start).or_insert_with(|| String::from_utf8_lossy(name).into_owned());
             }
         }
@@ -135,14 +138,14 @@ where
     let header = H::parse(data)?;
     let endian = header.endian()?;
     let sections = header.sections(endian, data)?;
-    for (_, section) in sections.enumerate() {
-        let kind = section.sh_type(endian);
-        let is_small = section.sh_size(endian).into() <= SYMBOLS_BYTES_MAX;
-        if !(kind == SHT_DYNSYM || kind == SHT_SYMTAB) || !is_small {
-            continue;
-        }
+    for kind in [SHT_DYNSYM, SHT_SYMTAB] {
+        // The table that `symbols` returns: the first of its kind.
+        let first = sections.iter().find(|section| section.sh_type(endian) == kind);
+        let Some(section) = first else { continue };
         let names = sections.section(section.link(endian));
-        if names.is_ok_and(|names| names.sh_size(endian).into() > NAMES_BYTES_MAX) {
+        let has_large_names =
+            names.is_ok_and(|names| names.sh_size(endian).into() > NAMES_BYTES_MAX);
+        if section.sh_size(endian).into() > SYMBOLS_BYTES_MAX || has_large_names {
             continue;
         }
         let table = sections.symbols(endian, data, kind)?;

@@ -13,6 +13,7 @@ use std::path::Path;
 
 use super::place::ServiceName;
 use super::{Body, FileLine, FilePiece, FilePlace, PersistError, service};
+use crate::proc::kernel::SELINUX;
 use crate::run::ThpLimit;
 
 /// The first systemd with `MemoryTHP=` (its pull request 39085).
@@ -29,7 +30,6 @@ const OBSTACLES: [&str; 7] = [
     "SmackProcessLabel",
     "SystemCallFilter",
 ];
-const SELINUX: &str = "sys/fs/selinux/enforce";
 
 /// The facts that a drop-in depends on, in addition to the unit.
 #[derive(Clone, Copy, Debug)]

@@ -1,5 +1,7 @@
 //! Paths of settings and states of the whole kernel.
 
+/// Present if `SELinux` decides what programs may execute; below a root directory.
+pub(crate) const SELINUX: &str = "sys/fs/selinux/enforce";
 /// Settings that `folio tune` does not have, by name.
 pub(crate) const OTHERS: [(&str, &str); 12] = [
     ("thp.shrink_underused", "/sys/kernel/mm/transparent_hugepage/shrink_underused"),

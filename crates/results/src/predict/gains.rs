@@ -24,6 +24,8 @@ pub(super) struct Gains<'a> {
     pub(super) regions: Vec<Gain<'a>>,
     /// Saved walks of all regions that save some.
     pub(super) saved: u64,
+    /// Fewer walks in all: what `saved` leaves after the regions that need more.
+    pub(super) net: u64,
     /// Blocks with a walk in the first column.
     pub(super) nr_blocks: u64,
 }
@@ -38,7 +40,8 @@ impl<'a> Gains<'a> {
         let mut regions = saved_regions(base, best);
         regions.sort_by_key(|gain| (u64::MAX - gain.saved, gain.first.program, gain.first.start));
         let saved = regions.iter().map(|gain| gain.saved).sum();
-        (saved > 0).then_some(Self { column, regions, saved, nr_blocks: base.nr_blocks })
+        let net = base.walks.checked_sub(best.walks).filter(|net| *net > 0)?;
+        (saved > 0).then_some(Self { column, regions, saved, net, nr_blocks: base.nr_blocks })
     }
 
     /// Returns the fewest regions that save `percent` of the walks, and their blocks.
@@ -58,11 +61,14 @@ impl<'a> Gains<'a> {
 fn saved_regions<'a>(base: &'a Regions, best: &Regions) -> Vec<Gain<'a>> {
     let after: HashMap<(usize, u64), u64> =
         best.blocks.iter().map(|block| ((block.program, block.start), block.walks())).collect();
+    // A result lists the blocks with the most walks; another one has at most as many as the last.
+    let is_cut = best.nr_blocks > best.blocks.len() as u64;
+    let unlisted = best.blocks.last().filter(|_| is_cut).map_or(0, Block::walks);
     let mut blocks: Vec<(&Block, u64)> = base
         .blocks
         .iter()
         .filter_map(|block| {
-            let left = after.get(&(block.program, block.start)).copied().unwrap_or(0);
+            let left = after.get(&(block.program, block.start)).copied().unwrap_or(unlisted);
             let saved = block.walks().saturating_sub(left);
             (saved > 0).then_some((block, saved))
         })
@@ -118,10 +124,13 @@ mod tests {
         let shown: Vec<_> =
             found.iter().map(|gain| (gain.first.start >> 21, gain.nr_blocks, gain.saved)).collect();
         assert_eq!(shown, [(1, 2, 350), (3, 1, 100), (9, 1, 480)]);
-        let mut gains = Gains { column: 1, regions: found, saved: 930, nr_blocks: 5 };
+        let mut gains = Gains { column: 1, regions: found, saved: 930, net: 928, nr_blocks: 5 };
         gains.regions.sort_by_key(|gain| u64::MAX - gain.saved);
         assert_eq!(gains.nr_for(50), (1, 1), "480 of 930");
         assert_eq!(gains.nr_for(75), (2, 3), "830 of 930");
         assert_eq!(gains.nr_for(100), (3, 4));
+        let cut = Regions { nr_blocks: 100, ..best };
+        let saved: u64 = saved_regions(&base, &cut).iter().map(|gain| gain.saved).sum();
+        assert_eq!(saved, 930 - 2 * 9, "a block that is not listed may have 9 walks");
     }
 }

@@ -68,9 +68,14 @@ impl Mark {
 fn pressure(now: &ReclaimCounters, then: &ReclaimCounters) -> PressureEvents {
     let evicted =
         |counters: &ReclaimCounters| counters.nr_evicted_file - counters.nr_evicted_kswapd;
+    // Swapping and lazily freed pages have costs of their own, or none.
+    let of_files = |counters: &ReclaimCounters| {
+        let swapped = counters.pswpout - counters.nr_swpout_kswapd;
+        counters.pgsteal_direct.saturating_sub(swapped + counters.pglazyfreed)
+    };
     PressureEvents {
         folios_evicted: evicted(now) - evicted(then),
-        pages_reclaimed: now.pgsteal_direct - then.pgsteal_direct,
+        pages_reclaimed: of_files(now).saturating_sub(of_files(then)),
         pages_scanned: now.compact_stall_scanned - then.compact_stall_scanned,
         pages_moved: now.compact_stall_moved - then.compact_stall_moved,
     }

@@ -86,7 +86,6 @@ pub(super) fn sentences(rows: &[Outcome]) -> Vec<String> {
     all
 }
 
-/// "With 6.18+thp=always, 2 regions (4% of the blocks) save 78% of the walks that .. saves: ..".
 fn saved(rows: &[Outcome], gains: &Gains<'_>, block_bytes: u64) -> String {
     let (nr_regions, nr_blocks) = gains.nr_for(75);
     let nr_listed = nr_regions.min(NR_SHOWN);
@@ -98,9 +97,9 @@ fn saved(rows: &[Outcome], gains: &Gains<'_>, block_bytes: u64) -> String {
     });
     let list = list.collect::<Vec<_>>().join(", ");
     format!(
-        "{} saves {}; {} of the program's blocks {} {} of them: {list}.",
+        "{} needs {} fewer; {} of the program's blocks {} {} of all that is saved: {list}.",
         Labels::names(rows)[gains.column],
-        counted(gains.saved, "page walk"),
+        counted(gains.net, "page walk"),
         percent(nr_blocks, gains.nr_blocks),
         if nr_blocks == 1 { "saves" } else { "save" },
         percent(sum, gains.saved),

@@ -177,7 +177,9 @@ impl FaultTimes {
                     *quantile = price.ns.rounded();
                 }
             }
-            let nr_slow = nr_after - nr_after.min(nr_before.max(ranks[1].saturating_sub(1)));
+            // At least one fault is among the slowest.
+            let nr_fast = ranks[1].min(faults - 1);
+            let nr_slow = nr_after - nr_after.min(nr_before.max(nr_fast));
             for (&part, ns) in &price.parts {
                 *parts.entry(part).or_default() += ns * float(seen.nr);
                 *slowest.entry(part).or_default() += ns * float(nr_slow);
