@@ -14,7 +14,7 @@
 //!
 //! Invariants:
 //! - T1: each bound of a result was replayed, or is the peak, and the next smaller limit that was
-//!   replayed fails.
+//!   replayed fails, or cannot hold the private memory.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,8 @@ use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
 use crate::replay::{
-    CellSpec, Cgroup, Fitting, Outcome, Progress, ReplayError, RowsDone, Sharing, replay_fitting,
+    Budget, CellSpec, Cgroup, Failed, Fitting, Outcome, Progress, ReplayError, RowsDone, Sharing,
+    replay_fitting, run,
 };
 
 /// A run that takes this much longer than without a limit, in percent, is thrashing: it mostly reads
@@ -34,6 +35,10 @@ pub const SLOWER_PERCENT: f64 = 5.0;
 const NR_AT_ONCE: u64 = 6;
 /// Precision of a limit: a share of it, or a number of bytes if that is more.
 const PRECISION: u64 = 256;
+/// A replay with a limit ends after this many times the steps without one: it is thrashing.
+const STEPS_FACTOR: u64 = 16;
+/// Steps that are always allowed, a few seconds of work.
+const STEPS_MIN: u64 = 1 << 26;
 const PRECISION_BYTES: u64 = 64 << 10;
 /// The kernel's memory for a process besides page tables: stack, task, mappings, files.
 const PROCESS_BYTES: u64 = 256 << 10;
@@ -60,7 +65,7 @@ pub struct Fit {
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Limit {
     pub limit_bytes: u64,
-    /// Whether the program runs to its end.
+    /// Whether the program runs to its end. The replay of a program that thrashes may end early.
     pub fits: bool,
     /// Change of the run time from the run without a limit, in percent; absent if it does not fit,
     /// or if the time is not known.
@@ -88,12 +93,11 @@ pub fn fit(
     progress: Progress<'_>,
 ) -> Result<Vec<Fit>, ReplayError> {
     let mut done = RowsDone::default();
-    let mut replay =
-        |specs: &[CellSpec]| replay_fitting(trace, specs, Sharing::All, &mut done, &mut *progress);
     // More than there is: it only measures the peak.
     let above = |spec: &CellSpec| limited(spec, spec.ram_bytes.saturating_mul(2));
     let plain: Vec<CellSpec> = specs.iter().map(above).collect();
-    let Fitting { outcomes, .. } = replay(&plain)?;
+    let Fitting { outcomes, .. } =
+        replay_fitting(trace, &plain, Sharing::All, &mut done, &mut *progress)?;
     let mut columns: Vec<Column<'_>> = outcomes
         .into_iter()
         .map(|(nr, plain)| {
@@ -111,11 +115,18 @@ pub fn fit(
             break;
         }
         let cells: Vec<CellSpec> =
-            next.iter().map(|&(at, limit)| limited(columns[at].spec, limit)).collect();
-        let Fitting { outcomes, .. } = replay(&cells)?;
-        let outcomes: BTreeMap<usize, Outcome> = outcomes.into_iter().collect();
-        for (nr, (at, limit)) in next.into_iter().enumerate() {
-            columns[at].add(limit, outcomes.get(&nr));
+            next.iter().map(|&(at, limit)| columns[at].limited(limit)).collect();
+        done.begin();
+        let mut observe = |nr_read| progress(done.observe(nr_read));
+        let (_, outcomes) = run(trace, &cells, Failed::EndsItself, &mut observe)?;
+        for ((at, limit), outcome) in next.into_iter().zip(outcomes) {
+            match outcome {
+                Ok(outcome) => columns[at].add(limit, Some(&outcome)),
+                Err(error) if error.is_out_of_memory() || error.is_out_of_steps() => {
+                    columns[at].add(limit, None);
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
     Ok(columns.into_iter().map(Column::finish).collect())
@@ -134,6 +145,12 @@ fn limited(spec: &CellSpec, bytes: u64) -> CellSpec {
 }
 
 impl Column<'_> {
+    fn limited(&self, bytes: u64) -> CellSpec {
+        let steps = self.plain.steps.saturating_mul(STEPS_FACTOR).max(STEPS_MIN);
+        let spec = limited(self.spec, bytes);
+        CellSpec { budget: Budget { steps, steps_per_row: 0, ..spec.budget }, ..spec }
+    }
+
     /// Returns the limits to try next; none if both bounds are precise.
     fn next(&self) -> Vec<u64> {
         let fits = self.bracket(Limit::is_enough);
@@ -151,9 +168,17 @@ impl Column<'_> {
         let page = self.plain.page_bytes;
         let high = self.first(&is_enough).unwrap_or(self.peak);
         let fails = self.tried.range(..high).rev().find(|(_, limit)| !is_enough(limit));
-        let low = fails.map_or(0, |(&limit, _)| limit);
+        let low = fails.map_or(0, |(&limit, _)| limit).max(self.floor());
         let precision = PRECISION_BYTES.max(high / PRECISION).max(page);
         (high - low > precision).then_some((low, high))
+    }
+
+    /// Returns a limit that cannot be enough: without swap, base pages of private memory stay. Large
+    /// folios may become base pages.
+    fn floor(&self) -> u64 {
+        let Outcome { anon_sizes, statistics, .. } = &self.plain;
+        let can_shrink = self.spec.swap_bytes > 0 || !anon_sizes.is_empty();
+        if can_shrink { 0 } else { statistics.machine_exact.anon_pages_bytes.min(self.peak) }
     }
 
     /// Returns the smallest limit above all that fail.

@@ -78,6 +78,13 @@ impl ReplayError {
             _ => false,
         }
     }
+
+    /// Returns whether the cell took more steps than its budget allows.
+    #[must_use]
+    pub fn is_out_of_steps(&self) -> bool {
+        let Self::Cell { source: CellError::OverBudget(over), .. } = self else { return false };
+        matches!(over.excess, Excess::Steps { .. })
+    }
 }
 
 pub type Outcomes = Vec<Result<Outcome, ReplayError>>;
@@ -130,14 +137,14 @@ pub fn replay_each(
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Failed {
+pub(crate) enum Failed {
     EndsAll,
     EndsItself,
 }
 
 type Lane = Result<Box<Cell>, ReplayError>;
 
-fn run(
+pub(crate) fn run(
     trace: &OpenTrace,
     specs: &[CellSpec],
     failed: Failed,
