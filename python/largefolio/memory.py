@@ -103,13 +103,15 @@ class Backed:
     range_bytes: int
     """In whole pages."""
     folio_bytes: int
-    """Largest size that the kernel gives advised memory now, or 0."""
+    """Largest size that fits and that the kernel gives advised memory now, or 0."""
     fitting_bytes: int
     """In whole, naturally aligned blocks of that size."""
     advised_bytes: int
     populated_bytes: int
     collapsed_bytes: int
     reason: str
+    """What prevents the folios. After ``populate`` or ``collapse``, the reason of :func:`view`;
+    otherwise ``advised`` if nothing is known to prevent them."""
     why: str
 
 
@@ -122,7 +124,7 @@ class View:
     present_bytes: int
     swapped_bytes: int
     folio_bytes: int
-    """Largest size that the kernel gives this memory now, or 0."""
+    """Largest size that fits and that the kernel gives this memory now, or 0."""
     fitting_bytes: int
     """In whole, naturally aligned blocks of that size."""
     zero_page_bytes: int | None
@@ -182,6 +184,8 @@ def back(memory: Any, *, populate: bool = False, collapse: bool = False) -> Back
         populate: use all pages now, as a write would.
         collapse: move pages that are already in smaller folios.
 
+    With ``populate`` or ``collapse``, the reason can cost as much as :func:`view`.
+
     Raises:
         OSError: the kernel denies a call or has no memory. A setting that gives no folios is a
             ``reason``, not an error.
@@ -220,7 +224,13 @@ def collapse(memory: Any) -> Collapsed:
 
 
 def advise(memory: Any, advice: Literal["huge", "no-huge"]) -> None:
-    """Gives the advice that the memory keeps. The kernel has none that takes it back."""
+    """Gives the advice that the memory keeps. The kernel has none that takes it back.
+
+    The kernel accepts it also for some memory that cannot have large folios: ``view`` says so.
+
+    Raises:
+        OSError: the kernel is built without large folios or refuses the advice for this memory.
+    """
     if advice not in ("huge", "no-huge"):
         raise ValueError(f"advice: expected huge or no-huge, not {advice!r}")
     with _held(memory) as held:

@@ -21,10 +21,10 @@
  *   - returns 0, or a negative number of <errno.h>; errno itself may change;
  *   - except folio_release, keeps the memory's contents, and may be called while other threads
  *     write to the memory or unmap it;
- *   - takes any address and length and works on the whole pages in them: a page at either end that
- *     is only partly in the range is left alone;
- *   - allocates nothing, keeps no state and opens /proc/self anew, so it is safe in every thread,
- *     after fork, and inside an allocator;
+ *   - except folio_release, takes any address and length and works on the whole pages in them: a
+ *     page at either end that is only partly in the range is left alone;
+ *   - allocates nothing, keeps no state and opens /proc/self anew, so it is safe after fork, inside
+ *     an allocator, and in every thread with 16 KiB of free stack;
  *   - returns an error, and does not end the program, if a seccomp filter denies a call with errno.
  *
  * Fields that the kernel does not show hold FOLIO_UNKNOWN.
@@ -67,7 +67,9 @@ enum folio_reason {
     FOLIO_BUSY = 17,
     FOLIO_CGROUP_LIMIT = 18,
     FOLIO_NOT_COLLAPSIBLE = 19,
-    FOLIO_OLD_KERNEL = 20       /* no MADV_COLLAPSE before Linux 6.1 */
+    FOLIO_OLD_KERNEL = 20,      /* no MADV_COLLAPSE before Linux 6.1 */
+    FOLIO_ADVISED = 21,         /* folio_back: no setting prevents folios; folio_view shows them */
+    FOLIO_SETTING_HIDDEN = 22   /* /sys is not visible, as in some containers */
 };
 
 /* Returns a sentence in English; for a number that is none of the above, "unknown reason". */
@@ -94,7 +96,8 @@ int folio_sizes(struct folio_sizes *sizes);
  */
 int folio_reserve(void **start, size_t len, size_t align, const char *name);
 
-/* Unmaps memory of folio_reserve, whole or a part in whole pages. start begins a page. */
+/* Unmaps memory of folio_reserve, whole or in part. start begins a page. The kernel rounds len up to
+ * whole pages: the last page goes, although only a part of it is in the range. */
 int folio_release(void *start, size_t len);
 
 /* Flags of folio_back. */
@@ -103,19 +106,21 @@ int folio_release(void *start, size_t len);
 
 struct folio_backed {
     uint64_t range_bytes;       /* in whole pages */
-    uint64_t folio_bytes;       /* largest size that the kernel gives advised memory now, or 0 */
+    uint64_t folio_bytes;       /* largest that fits and that advised memory gets now, or 0 */
     uint64_t fitting_bytes;     /* in whole, naturally aligned blocks of that size */
     uint64_t advised_bytes;
     uint64_t populated_bytes;
     uint64_t collapsed_bytes;
-    int32_t reason;             /* FOLIO_COMPLETE if nothing prevents the folios */
+    int32_t reason;             /* what prevents the folios; see below */
     uint32_t reserved32;
     uint64_t reserved[4];
 };
 
 /*
  * Backs the range with the largest folios that the kernel gives: advises it, then does as the
- * flags say. A setting that gives no folios is a reason, not an error. done may be NULL.
+ * flags say. A setting that gives no folios is a reason, not an error. Without flags, the reason is
+ * FOLIO_ADVISED if nothing is known to prevent the folios. With flags, it is then the reason of
+ * folio_view, and reading it costs as much. done may be NULL.
  */
 int folio_back(void *start, size_t len, uint32_t flags, struct folio_backed *done);
 
@@ -126,7 +131,7 @@ struct folio_view {
     uint64_t swapped_bytes;
     uint64_t zero_page_bytes;   /* the shared zero page takes no memory; or FOLIO_UNKNOWN */
     uint64_t huge_bytes;        /* under PMD entries; or FOLIO_UNKNOWN */
-    uint64_t folio_bytes;       /* largest size that the kernel gives this memory now, or 0 */
+    uint64_t folio_bytes;       /* largest that fits and that this memory gets now, or 0 */
     uint64_t fitting_bytes;     /* in whole, naturally aligned blocks of that size */
     uint64_t order_bytes[FOLIO_NR_ORDERS]; /* by folio order; or all FOLIO_UNKNOWN */
     int32_t reason;             /* of most bytes that are not in the largest folios */
@@ -170,7 +175,8 @@ enum folio_advice {
     FOLIO_ADVICE_HUGE = 1,
     FOLIO_ADVICE_NO_HUGE = 2    /* the kernel has no advice that takes either back */
 };
-/* -ENOMEM: a part is not mapped, the rest has the advice. -EINVAL: memory without folios. */
+/* -ENOMEM: a part is not mapped, the rest has the advice. -EINVAL: the kernel is built without large
+ * folios, or refuses the advice for such a mapping. 0 does not mean that folios are possible. */
 int folio_advise(void *start, size_t len, int advice);
 
 struct folio_split {

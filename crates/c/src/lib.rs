@@ -168,7 +168,7 @@ pub unsafe extern "C" fn folio_reserve(
 }
 
 /// # Safety
-/// The whole pages of the range are the caller's, and nothing refers to them.
+/// Every page that the range touches is the caller's, and nothing refers to it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn folio_release(start: *mut c_void, len: usize) -> c_int {
     // SAFETY: by the caller's promise.

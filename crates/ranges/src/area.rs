@@ -88,11 +88,14 @@ pub(crate) fn each(range: Range, each: &mut dyn FnMut(&Area) -> Result<()>) -> R
     Ok(())
 }
 
+/// Holds every line but the longest paths'.
+const LINE_BYTES_MAX: usize = 2048;
+
 /// Lines of a file, through a buffer of fixed size. Only a path can be longer; then the line ends
 /// at the buffer's end.
 struct Lines {
     file: Fd,
-    buffer: [u8; 8192],
+    buffer: [u8; LINE_BYTES_MAX],
     start: usize,
     end: usize,
     is_at_end: bool,
@@ -100,7 +103,7 @@ struct Lines {
 
 impl Lines {
     const fn new(file: Fd) -> Self {
-        Self { file, buffer: [0; 8192], start: 0, end: 0, is_at_end: false }
+        Self { file, buffer: [0; LINE_BYTES_MAX], start: 0, end: 0, is_at_end: false }
     }
 
     fn next(&mut self) -> Result<Option<&[u8]>> {

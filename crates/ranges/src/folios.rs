@@ -8,7 +8,7 @@ use crate::sys::Result;
 const HEAD: u64 = 1 << 15;
 const TAIL: u64 = 1 << 16;
 const ZERO: u64 = 1 << 24;
-const WINDOW: usize = 512;
+const WINDOW: usize = 128;
 /// Bounds the search for a head or an end: a damaged or changing table cannot make it long.
 const FOLIO_PAGES_MAX: u64 = 1 << (NR_ORDERS - 1);
 

@@ -13,8 +13,8 @@ use crate::range::Range;
 use crate::scan::{Wanted, category, scan};
 use crate::sys::{Result, page_bytes};
 
-/// Pages in a step: one PMD entry maps as many, with 4K pages.
-pub(crate) const STEP_PAGES: usize = 512;
+/// Pages in a step. More would save system calls, and take more of a small stack.
+const STEP_PAGES: usize = 128;
 
 const PRESENT: u64 = 1 << 63;
 const SWAPPED: u64 = 1 << 62;

@@ -57,6 +57,8 @@ reasons! {
     CgroupLimit = 18: "the control group's memory limit leaves no space for a folio",
     NotCollapsible = 19: "the kernel does not collapse this memory",
     OldKernel = 20: "the kernel cannot collapse on request (MADV_COLLAPSE, Linux 6.1)",
+    Advised = 21: "the memory has the advice, and no setting of private memory prevents large folios",
+    SettingHidden = 22: "the settings below /sys/kernel/mm/transparent_hugepage are not visible",
 }
 
 pub(crate) const NR_REASONS: usize = Reason::all().len();
@@ -74,6 +76,15 @@ impl Shares {
         if let Some(sum) = self.0.get_mut(reason as usize) {
             *sum = sum.saturating_add(bytes as u64);
         }
+    }
+
+    /// Moves at most `bytes` from one reason to another. Returns how many.
+    pub(crate) fn replace(&mut self, from: Reason, to: Reason, bytes: usize) -> usize {
+        let Some(sum) = self.0.get_mut(from as usize) else { return 0 };
+        let moved = usize::try_from(*sum).unwrap_or(usize::MAX).min(bytes);
+        *sum -= moved as u64;
+        self.add(to, moved);
+        moved
     }
 
     /// Returns the reason of most bytes, the first of them if several have as many.
@@ -109,5 +120,8 @@ mod tests {
         shares.add(Reason::NotTouched, 4096);
         shares.add(Reason::Swapped, 8192);
         assert_eq!(shares.main(), Reason::Swapped);
+        assert_eq!(shares.replace(Reason::Swapped, Reason::Busy, 5000), 5000);
+        assert_eq!(shares.main(), Reason::Busy);
+        assert_eq!(shares.replace(Reason::Swapped, Reason::Busy, 1 << 20), 3192);
     }
 }

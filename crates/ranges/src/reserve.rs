@@ -85,7 +85,8 @@ impl Drop for Reserved {
 /// Unmaps memory.
 ///
 /// # Safety
-/// The whole pages of `start..start + len` are the caller's, and nothing refers to them.
+/// Every page that `start..start + len` touches is the caller's, and nothing refers to it: the kernel
+/// rounds the length up, so that the length of a reservation releases all of it.
 ///
 /// # Errors
 /// `EINVAL` if `start` is not the start of a page.

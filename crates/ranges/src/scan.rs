@@ -14,8 +14,8 @@ pub mod category {
     pub const HUGE: u64 = 1 << 6;
 }
 
-/// Regions per call: 3 KiB of stack.
-const REGIONS: usize = 128;
+/// Regions per call: 768 bytes of stack.
+const REGIONS: usize = 32;
 
 /// Pages with the same categories.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,8 @@ use core::ffi::CStr;
 
 use crate::fd::Fd;
 use crate::files::THP;
+use crate::range::Range;
+use crate::reason::Reason;
 use crate::sys::{self, Errno, Result, block_bytes, page_bytes};
 use crate::text::has_word;
 
@@ -34,6 +36,26 @@ pub struct Settings {
     pub process: ProcessThp,
     /// Whether the kernel has large folios for private memory.
     pub has_thp: bool,
+    /// False if `/sys` is hidden, as in some containers: then no order is known.
+    pub is_visible: bool,
+}
+
+/// The naturally aligned blocks of a size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fitting {
+    pub(crate) folio_bytes: usize,
+    pub(crate) blocks: Range,
+}
+
+impl ProcessThp {
+    pub(crate) fn read() -> Self {
+        match sys::thp_disabled() {
+            // 6.18 adds the flags; bit 1 exempts advised memory.
+            Ok(flags) if flags & 3 == 3 => Self::OnlyAdvised,
+            Ok(flags) if flags & 1 != 0 => Self::Off,
+            _ => Self::Allowed,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,25 +85,26 @@ impl Settings {
     /// Reads the settings. Takes a dozen short files, about 0.1 ms.
     ///
     /// # Errors
-    /// If the kernel refuses to open the folder for another reason than that it has no large
-    /// folios.
+    /// If the folder exists and the kernel refuses to open it.
     pub fn read() -> Result<Self> {
         let page_bytes = page_bytes();
         let pmd_order = (block_bytes(page_bytes) / page_bytes).trailing_zeros();
-        let process = match sys::thp_disabled() {
-            // 6.18 adds the flags; bit 1 exempts advised memory.
-            Ok(flags) if flags & 3 == 3 => ProcessThp::OnlyAdvised,
-            Ok(flags) if flags & 1 != 0 => ProcessThp::Off,
-            _ => ProcessThp::Allowed,
+        let (process, has_thp) = (ProcessThp::read(), sys::has_thp());
+        let mut found = Self {
+            page_bytes,
+            pmd_order,
+            always: 0,
+            advised: 0,
+            process,
+            has_thp,
+            is_visible: false,
         };
-        let mut found =
-            Self { page_bytes, pmd_order, always: 0, advised: 0, process, has_thp: false };
         let folder = match Fd::open(THP, libc::O_RDONLY | libc::O_DIRECTORY) {
             Ok(folder) => folder,
             Err(Errno(libc::ENOENT)) => return Ok(found),
             Err(error) => return Err(error),
         };
-        found.has_thp = true;
+        found.is_visible = true;
         let global = choice(&folder, c"enabled").unwrap_or(Choice::Never);
         for order in ORDER_MIN..=pmd_order {
             let own = size_choice(&folder, (page_bytes as u64) << order >> 10);
@@ -110,6 +133,33 @@ impl Settings {
     #[must_use]
     pub fn largest_bytes(&self, is_advised: bool) -> Option<usize> {
         self.orders(is_advised).checked_ilog2().map(|order| self.page_bytes << order)
+    }
+
+    /// Returns why memory with advice gets no large folios, `None` if it gets some.
+    pub(crate) const fn obstacle(&self) -> Option<Reason> {
+        Some(match self {
+            Self { has_thp: false, .. } => Reason::NoThp,
+            Self { process: ProcessThp::Off, .. } => Reason::ProcessOff,
+            Self { is_visible: false, .. } => Reason::SettingHidden,
+            Self { advised: 0, .. } => Reason::SettingOff,
+            _ => return None,
+        })
+    }
+
+    /// Returns the largest of these orders that has whole blocks in `mapping`, some of them in
+    /// `part`. The kernel, too, tries the next smaller order if a block does not fit.
+    pub(crate) fn fitting(&self, orders: u32, mapping: Range, part: Range) -> Option<Fitting> {
+        (0..u32::BITS).rev().filter(|order| orders >> order & 1 != 0).find_map(|order| {
+            let folio_bytes = self.page_bytes.checked_shl(order)?;
+            let blocks = mapping.blocks(folio_bytes)?.overlap(&part)?;
+            Some(Fitting { folio_bytes, blocks })
+        })
+    }
+
+    /// Returns why none of these orders fits into `mapping`.
+    pub(crate) const fn misfit(&self, orders: u32, mapping: Range) -> Reason {
+        let smallest = self.page_bytes << (orders.trailing_zeros() % u32::BITS);
+        if mapping.len() < smallest { Reason::TooShort } else { Reason::Misaligned }
     }
 
     #[must_use]
@@ -165,6 +215,7 @@ mod tests {
         advised: 1 << 4 | 1 << 9,
         process: ProcessThp::Allowed,
         has_thp: true,
+        is_visible: true,
     };
 
     #[test]
@@ -183,6 +234,40 @@ mod tests {
         let only = Settings { process: ProcessThp::OnlyAdvised, ..SIZES };
         assert_eq!((only.largest_bytes(true), only.largest_bytes(false)), (Some(2 << 20), None));
         assert_eq!(Settings { process: ProcessThp::Off, ..SIZES }.largest_bytes(true), None);
+    }
+
+    #[test]
+    fn the_largest_order_with_a_whole_block_counts() {
+        const START: usize = 0x7f00_0000_0000;
+        let orders = SIZES.orders(true);
+        let of = |from, to| {
+            let range = Range::of_pages(START + from, START + to);
+            let found = SIZES.fitting(orders, range, range);
+            found
+                .map(|found| (found.folio_bytes, found.blocks.len()))
+                .ok_or_else(|| SIZES.misfit(orders, range))
+        };
+        assert_eq!(of(0, 3 << 20), Ok((2 << 20, 2 << 20)));
+        assert_eq!(of(0, 1 << 20), Ok((64 << 10, 1 << 20)));
+        assert_eq!(of(4096, 2 << 20), Ok((64 << 10, (2 << 20) - (64 << 10))));
+        assert_eq!(of(4096, 68 << 10), Err(Reason::Misaligned));
+        assert_eq!(of(0, 60 << 10), Err(Reason::TooShort));
+        // The mapping's only large block lies outside the part.
+        let [mapping, part] =
+            [0, 2 << 20].map(|from| Range::of_pages(START + from, START + (3 << 20)));
+        assert_eq!(SIZES.fitting(orders, mapping, part).unwrap().folio_bytes, 64 << 10);
+    }
+
+    #[test]
+    fn what_prevents_every_size_is_named_in_order() {
+        assert_eq!(SIZES.obstacle(), None);
+        let off = Settings { always: 0, advised: 0, ..SIZES };
+        assert_eq!(off.obstacle(), Some(Reason::SettingOff));
+        let hidden = Settings { is_visible: false, ..off };
+        assert_eq!(hidden.obstacle(), Some(Reason::SettingHidden));
+        let process = Settings { process: ProcessThp::Off, ..hidden };
+        assert_eq!(process.obstacle(), Some(Reason::ProcessOff));
+        assert_eq!(Settings { has_thp: false, ..process }.obstacle(), Some(Reason::NoThp));
     }
 
     #[test]

@@ -140,16 +140,17 @@ pub(crate) fn map(len: usize) -> Result<usize> {
     unsafe { call(libc::SYS_mmap, [0, len, protection, flags, usize::MAX, 0]) }
 }
 
-/// Pages in one call of [`is_mapped`].
-pub(crate) const MINCORE_PAGES: usize = 512;
+/// Returns whether the kernel is built with large folios: it checks the advice before the length.
+pub(crate) fn has_thp() -> bool {
+    madvise(0, 0, Madvise::Huge) != Err(Errno(libc::EINVAL))
+}
 
-/// Returns whether all of at most [`MINCORE_PAGES`] pages are mapped.
+/// Returns whether all pages are mapped. `MS_ASYNC` starts no writing since Linux 2.6.19: the call
+/// only looks for holes.
 pub(crate) fn is_mapped(address: usize, len: usize) -> bool {
-    let mut states = [0_u8; MINCORE_PAGES];
-    let len = len.min(MINCORE_PAGES * page_bytes());
-    let arguments = [address, len, states.as_mut_ptr().addr(), 0, 0, 0];
-    // SAFETY: the call writes one byte per page, of which there are at most as many.
-    let result = unsafe { call(libc::SYS_mincore, arguments) };
+    let arguments = [address, len, i32_word(libc::MS_ASYNC), 0, 0, 0];
+    // SAFETY: the call writes to no memory.
+    let result = unsafe { call(libc::SYS_msync, arguments) };
     result != Err(Errno(libc::ENOMEM))
 }
 

@@ -4,7 +4,7 @@ use crate::area::{self, Area, Kind};
 use crate::pages::{Page, Pages};
 use crate::range::Range;
 use crate::reason::{Reason, Shares};
-use crate::settings::{NR_ORDERS, ProcessThp, Settings};
+use crate::settings::{NR_ORDERS, Settings};
 use crate::sys::{Result, page_bytes};
 
 /// The memory of a range, by state. Counting equation, if `bytes_by_order` is known: its sum is
@@ -23,7 +23,7 @@ pub struct View {
     pub huge_bytes: Option<u64>,
     /// By folio order; `None` without `CAP_SYS_ADMIN`.
     pub bytes_by_order: Option<[u64; NR_ORDERS]>,
-    /// Largest folio size that the kernel gives this memory now, 0 if only base pages.
+    /// Largest folio size that fits and that the kernel gives this memory now, 0 if none.
     pub folio_bytes: u64,
     /// Bytes in whole, naturally aligned blocks of that size.
     pub fitting_bytes: u64,
@@ -132,28 +132,29 @@ struct Verdict {
 
 impl Evidence<'_> {
     fn judge(&self) -> Verdict {
-        let folio_bytes = self.settings.largest_bytes(self.area.is_advised);
+        let Self { area, settings, .. } = self;
+        let enabled = settings.orders(area.is_advised);
         let prevented = self.prevented();
         // A collapse makes PMD folios whatever the settings are.
-        let wanted = folio_bytes.unwrap_or_else(|| self.settings.pmd_bytes());
+        let orders = if enabled == 0 { 1 << settings.pmd_order } else { enabled };
         // A folio may reach past the range, but not past its mapping.
-        let fitting = self.area.range.blocks(wanted).and_then(|blocks| blocks.overlap(&self.part));
-        let fitting_bytes = fitting.map_or(0, |fitting| fitting.len());
-        let got = self.seen.in_folios_of(wanted, self.settings);
+        let fitting = settings.fitting(orders, area.range, self.part);
+        let wanted = fitting.map_or_else(|| settings.pmd_bytes(), |fitting| fitting.folio_bytes);
+        let fitting_bytes = fitting.map_or(0, |fitting| fitting.blocks.len());
+        let got = self.seen.in_folios_of(wanted, settings);
         let is_complete = fitting_bytes > 0 && got.is_some_and(|got| got >= fitting_bytes);
-        let (reason, missing_bytes) = if is_complete && self.area.kind != Kind::Hugetlb {
+        let (reason, missing_bytes) = if is_complete && area.kind != Kind::Hugetlb {
             (Reason::Complete, 0)
         } else if let Some(reason) = prevented {
             (reason, self.part.len())
         } else if fitting_bytes == 0 {
-            let is_short = self.area.range.len() < wanted;
-            (if is_short { Reason::TooShort } else { Reason::Misaligned }, self.part.len())
+            (settings.misfit(orders, area.range), self.part.len())
         } else {
             self.lacking(fitting_bytes, got)
         };
         let is_possible = prevented.is_none();
         Verdict {
-            folio_bytes: folio_bytes.filter(|_| is_possible).unwrap_or(0),
+            folio_bytes: if is_possible && fitting.is_some() { wanted } else { 0 },
             fitting_bytes: if is_possible { fitting_bytes } else { 0 },
             reason,
             missing_bytes,
@@ -168,18 +169,14 @@ impl Evidence<'_> {
             Kind::File => return Some(Reason::NotPrivate),
             Kind::Private => {}
         }
-        if !settings.has_thp {
-            Some(Reason::NoThp)
-        } else if settings.process == ProcessThp::Off {
-            Some(Reason::ProcessOff)
-        } else if area.is_advised_against {
+        let obstacle = settings.obstacle();
+        if area.is_advised_against && !matches!(obstacle, Some(Reason::NoThp | Reason::ProcessOff))
+        {
             Some(Reason::AdvisedAgainst)
-        } else if settings.orders(area.is_advised) != 0 {
-            None
-        } else if settings.orders(true) != 0 {
+        } else if obstacle.is_none() && settings.orders(area.is_advised) == 0 {
             Some(Reason::NeedsAdvice)
         } else {
-            Some(Reason::SettingOff)
+            obstacle
         }
     }
 

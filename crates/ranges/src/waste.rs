@@ -1,6 +1,6 @@
 //! Pages of only zeros in large folios.
 //!
-//! A page is read only if it was present just before (in steps of 512 pages), so looking brings no
+//! A page is read only if it was present just before (in steps of 128 pages), so looking brings no
 //! page into memory, apart from one that the kernel swaps out in between.
 
 use crate::pages::{Page, Pages};

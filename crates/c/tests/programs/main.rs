@@ -173,6 +173,57 @@ fn the_header_agrees_with_the_library() {
     }
 }
 
+/// A thread with 16 KiB of stack, and 4 KiB for the C library.
+const SMALL_STACK: &str = r"
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+#include <largefolio.h>
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#define LEN (8u << 20)
+#define STACK (20u << 10)
+static void *start;
+static void *look(void *none) {
+    struct folio_sizes sizes;
+    struct folio_backed backed;
+    struct folio_view view;
+    struct folio_waste waste;
+    int error = folio_sizes(&sizes);
+    if (!error) error = folio_back(start, LEN, 0, &backed);
+    if (!error) error = folio_collapse(start, LEN, 0);
+    if (!error) error = folio_view(start, LEN, &view);
+    if (!error) error = folio_waste(start, LEN, &waste);
+    if (!error) error = folio_split(start, LEN, 1, 0);
+    return error && error != -95 ? &start : none;
+}
+int main(void) {
+    pthread_attr_t attributes;
+    pthread_t thread;
+    void *failed;
+    char *stack = (char *)mmap(0, 3 * STACK, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (folio_reserve(&start, LEN, 0, 0)) return 1;
+    memset(start, 1, LEN);
+    if (mprotect(stack + STACK, STACK, PROT_READ | PROT_WRITE)) return 2;
+    pthread_attr_init(&attributes);
+    if (pthread_attr_setstack(&attributes, stack + STACK, STACK)) return 3;
+    if (pthread_create(&thread, &attributes, look, 0)) return 4;
+    pthread_join(thread, &failed);
+    return failed ? 5 : 0;
+}
+";
+
+#[test]
+fn a_thread_with_a_small_stack_can_call_every_function() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = folder.path().join("small.c");
+    fs::write(&source, SMALL_STACK).unwrap();
+    for language in languages() {
+        run(&build(&source, language, Linked::Static));
+    }
+}
+
 #[test]
 fn the_header_has_every_reason_under_its_number() {
     let header = fs::read_to_string(crate_folder().join("include/largefolio.h")).unwrap();

@@ -9,18 +9,27 @@ const SETTINGS: Settings = Settings {
     advised: 1 << 9,
     process: ProcessThp::Allowed,
     has_thp: true,
+    is_visible: true,
 };
 
 fn obstacle_of(start: usize, len: usize, settings: &Settings) -> Reason {
     let range = Range::of_pages(start, start + len);
-    obstacle(range, settings, settings.largest_bytes(true))
+    obstacle(range, settings)
 }
 
 #[test]
 fn ranges_without_a_whole_block_are_too_short_or_misaligned() {
-    assert_eq!(obstacle_of(START, M2, &SETTINGS), Reason::Complete);
+    assert_eq!(obstacle_of(START, M2, &SETTINGS), Reason::Advised);
     assert_eq!(obstacle_of(START, M2 - 4096, &SETTINGS), Reason::TooShort);
     assert_eq!(obstacle_of(START + 4096, 2 * M2 - 8192, &SETTINGS), Reason::Misaligned);
+}
+
+#[test]
+fn a_size_below_the_largest_is_enough() {
+    let both = Settings { advised: 1 << 9 | 1 << 4, ..SETTINGS };
+    assert_eq!(obstacle_of(START, M2 / 2, &both), Reason::Advised);
+    assert_eq!(obstacle_of(START + 4096, 68 << 10, &both), Reason::Misaligned);
+    assert_eq!(obstacle_of(START, 60 << 10, &both), Reason::TooShort);
 }
 
 #[test]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::settings::ProcessThp;
 
 const M2: usize = 2 << 20;
 const START: usize = 0x7f00_0000_0000;
@@ -9,6 +10,7 @@ const SETTINGS: Settings = Settings {
     advised: 1 << 9,
     process: ProcessThp::Allowed,
     has_thp: true,
+    is_visible: true,
 };
 const AREA: Area = Area {
     range: Range::of_pages(START, START + 4 * M2),
@@ -95,6 +97,26 @@ fn a_block_must_fit_the_mapping_not_the_range() {
     let part = Range::of_pages(START + M2 / 2, START + M2);
     let verdict = Evidence { area: &AREA, part, settings: &SETTINGS, seen: &seen }.judge();
     assert_eq!((verdict.fitting_bytes, verdict.reason), (M2 / 2, Reason::SmallFolios));
+}
+
+#[test]
+fn a_size_that_fits_is_judged_if_the_largest_does_not() {
+    let both = Settings { advised: 1 << 9 | 1 << 4, ..SETTINGS };
+    let area = Area { range: Range::of_pages(START, START + M2 / 2), ..AREA };
+    let mut by_order = [0; NR_ORDERS];
+    by_order[4] = M2 / 2;
+    let seen = Seen { total: M2 / 2, present: M2 / 2, by_order: Some(by_order), ..small() };
+    let verdict = judge(&area, &both, &seen);
+    assert_eq!((verdict.reason, verdict.folio_bytes), (Reason::Complete, 64 << 10));
+    assert_eq!(verdict.fitting_bytes, M2 / 2);
+    let nothing = judge(&area, &SETTINGS, &seen);
+    assert_eq!((nothing.reason, nothing.folio_bytes), (Reason::TooShort, 0));
+}
+
+#[test]
+fn hidden_settings_are_not_called_off() {
+    let hidden = Settings { advised: 0, is_visible: false, ..SETTINGS };
+    assert_eq!(reason(&AREA, &hidden, &small()), Reason::SettingHidden);
 }
 
 #[test]

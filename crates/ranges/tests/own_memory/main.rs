@@ -177,6 +177,72 @@ fn backing_uses_every_page_and_keeps_what_is_there() {
 }
 
 #[test]
+fn backing_never_calls_memory_complete_that_has_no_large_folios() {
+    let memory = memory(2);
+    advise(memory.range(), Advice::NoHuge).unwrap();
+    fill_block(&memory, 0);
+    fill_block(&memory, 1);
+    let done = back(memory.range(), Options { populate: true, collapse: false }).unwrap();
+    assert_ne!(done.reason, Reason::Complete);
+    assert_eq!(done.reason, view(memory.range()).unwrap().reason);
+    let advised = back(memory.range(), Options::default()).unwrap().reason;
+    let off = [Reason::SettingOff, Reason::NoThp, Reason::SettingHidden, Reason::TooShort];
+    assert!(advised == Reason::Advised || off.contains(&advised), "{}", advised.text());
+    if is_collapsed(&memory) && !off.contains(&advised) {
+        let done = back(memory.range(), Options { populate: true, collapse: true }).unwrap();
+        assert_eq!(done.reason, Reason::Complete);
+    }
+}
+
+#[test]
+fn backing_shared_memory_says_that_other_settings_decide() {
+    let (len, protection) = (4 * block(), libc::PROT_READ | libc::PROT_WRITE);
+    let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
+    let shared = unsafe { libc::mmap(ptr::null_mut(), len, protection, flags, -1, 0) };
+    assert_ne!(shared, libc::MAP_FAILED);
+    let range = Range::new(shared.addr(), len).unwrap();
+    let done = back(range, Options { populate: true, collapse: false }).unwrap();
+    // SAFETY: the test's own mapping.
+    unsafe { largefolio_ranges::release(range.start(), len) }.unwrap();
+    let off = [Reason::SettingOff, Reason::NoThp, Reason::SettingHidden];
+    assert!(done.reason == Reason::NotPrivate || off.contains(&done.reason), "{done:?}");
+}
+
+#[test]
+fn a_collapse_names_the_advice_against_it() {
+    let memory = memory(2);
+    advise(memory.range(), Advice::NoHuge).unwrap();
+    let reason = || collapse(memory.range()).unwrap().reason;
+    let untouched = reason();
+    fill_block(&memory, 0);
+    fill_block(&memory, 1);
+    if matches!(untouched, Reason::NoThp | Reason::OldKernel) {
+        return skipped!("the kernel collapses nothing: {}", untouched.text());
+    }
+    assert_eq!((untouched, reason()), (Reason::AdvisedAgainst, Reason::AdvisedAgainst));
+}
+
+/// Otherwise the call takes minutes.
+#[test]
+fn address_space_that_was_never_used_is_not_tried_block_by_block() {
+    if std::env::var("LARGEFOLIO_TEST_HOW").is_err() {
+        let test = "address_space_that_was_never_used_is_not_tried_block_by_block";
+        let printed = again(test, "1");
+        assert!(printed.contains("PROVED") || printed.contains("SKIPPED"), "{printed}");
+        return;
+    }
+    let memory = Reserved::new(4 << 40, Some(block()), None).unwrap();
+    if view(Range::new(memory.as_ptr().addr(), block()).unwrap()).unwrap().huge_bytes.is_none() {
+        return skipped!("before Linux 6.7, every block is tried");
+    }
+    // A call for a block would be an error.
+    deny(&[libc::SYS_madvise]);
+    assert_eq!(collapse(memory.range()).unwrap().reason, Reason::NotTouched);
+    println!("PROVED");
+}
+
+#[test]
 fn holes_and_other_kinds_of_memory_are_named() {
     // Alone, so that no other test's memory gets into the hole.
     if std::env::var("LARGEFOLIO_TEST_HOW").is_err() {
@@ -237,6 +303,8 @@ fn a_process_that_is_locked_out_says_so() {
         if Settings::read().unwrap().has_thp { Reason::ProcessOff } else { Reason::NoThp };
     assert_eq!(back(memory.range(), Options::default()).unwrap().reason, expected);
     fill_block(&memory, 0);
+    let collapsed = collapse(memory.range()).unwrap().reason;
+    assert!([expected, Reason::OldKernel].contains(&collapsed), "{}", collapsed.text());
     assert_eq!(view(memory.range()).unwrap().reason, expected);
     println!("PROVED");
 }
