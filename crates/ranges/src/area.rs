@@ -3,8 +3,10 @@
 //! Reading it costs a walk over the page tables of every mapping up to the range, about 7 ms per
 //! GiB in base pages. No cheaper file tells the advice.
 
+use core::mem;
+
 use crate::fd::Fd;
-use crate::files::SMAPS;
+use crate::files::{MAPS, SMAPS};
 use crate::range::Range;
 use crate::sys::Result;
 use crate::text::{field, has_word, number};
@@ -88,10 +90,25 @@ pub(crate) fn each(range: Range, each: &mut dyn FnMut(&Area) -> Result<()>) -> R
     Ok(())
 }
 
+/// Returns whether no part of the range is a file's or shared. Walks no page table.
+pub(crate) fn is_private(range: Range) -> Result<bool> {
+    let mut lines = Lines::new(Fd::open(MAPS, libc::O_RDONLY)?);
+    while let Some(line) = lines.next()? {
+        let Some(area) = Area::parse(line) else { continue };
+        if area.kind == Kind::File && area.range.overlap(&range).is_some() {
+            return Ok(false);
+        }
+        if area.range.start() >= range.end() {
+            break;
+        }
+    }
+    Ok(true)
+}
+
 /// Holds every line but the longest paths'.
 const LINE_BYTES_MAX: usize = 2048;
 
-/// Lines of a file, through a buffer of fixed size. Only a path can be longer; then the line ends
+/// Lines of a file, through a buffer of fixed size. Only a path can be longer; then its line ends
 /// at the buffer's end.
 struct Lines {
     file: Fd,
@@ -99,11 +116,23 @@ struct Lines {
     start: usize,
     end: usize,
     is_at_end: bool,
+    /// Whether the next line is cut.
+    is_cut: bool,
+    /// Whether the next line is the rest of a cut one.
+    is_rest: bool,
 }
 
 impl Lines {
     const fn new(file: Fd) -> Self {
-        Self { file, buffer: [0; LINE_BYTES_MAX], start: 0, end: 0, is_at_end: false }
+        Self {
+            file,
+            buffer: [0; LINE_BYTES_MAX],
+            start: 0,
+            end: 0,
+            is_at_end: false,
+            is_cut: false,
+            is_rest: false,
+        }
     }
 
     fn next(&mut self) -> Result<Option<&[u8]>> {
@@ -112,6 +141,10 @@ impl Lines {
             if let Some(len) = kept.iter().position(|byte| *byte == b'\n') {
                 let start = self.start;
                 self.start = start + len + 1;
+                let is_cut = mem::take(&mut self.is_cut);
+                if mem::replace(&mut self.is_rest, is_cut) {
+                    continue;
+                }
                 return Ok(self.buffer.get(start..start + len));
             }
             if self.is_at_end {
@@ -125,7 +158,8 @@ impl Lines {
         self.buffer.copy_within(self.start..self.end, 0);
         (self.start, self.end) = (0, self.end - self.start);
         if self.end == self.buffer.len() {
-            // A line longer than the buffer: its end is dropped, with a line break in its place.
+            // A line longer than the buffer: its rest is dropped. A path must not look like a line.
+            self.is_cut = true;
             if let Some(last) = self.buffer.last_mut() {
                 *last = b'\n';
             }
@@ -167,6 +201,21 @@ mod tests {
         {
             assert_eq!(Area::parse(line), None, "{}", line.escape_ascii());
         }
+    }
+
+    #[test]
+    fn the_rest_of_a_long_path_is_no_line() {
+        let path = std::env::temp_dir().join(std::format!("lines-{}", std::process::id()));
+        let long = std::vec![b'1'; 3 * LINE_BYTES_MAX];
+        std::fs::write(&path, [b"a\n", &long[..], b"\nb\n"].concat()).unwrap();
+        let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+        let mut lines = Lines::new(Fd::open(&name, libc::O_RDONLY).unwrap());
+        std::fs::remove_file(&path).unwrap();
+        let mut lens = std::vec![];
+        while let Some(line) = lines.next().unwrap() {
+            lens.push(line.len());
+        }
+        assert_eq!(lens, [1, LINE_BYTES_MAX - 1, 1]);
     }
 
     #[test]

@@ -179,7 +179,8 @@ fn why_no_block() -> Option<Reason> {
 }
 
 /// Divides `blocks` into stretches with and without pages in use: terabytes of address space that
-/// the program never used need no call per block. Where `PAGEMAP_SCAN` fails, all of it counts as used.
+/// the program never used need no call per block. Pages of a file can be in memory without an entry
+/// in the page table, so all of its memory counts as used; and if `PAGEMAP_SCAN` fails, any memory.
 fn each_stretch(
     blocks: Range,
     block: usize,
@@ -195,8 +196,9 @@ fn each_stretch(
     let wanted =
         Wanted { any_of: category::PRESENT | category::SWAPPED, returned: category::PRESENT };
     let addresses = blocks.start() as u64..blocks.end() as u64;
-    let pagemap = Fd::open(PAGEMAP, libc::O_RDONLY);
-    let is_scanned = pagemap.is_ok_and(|pagemap| {
+    let is_private = area::is_private(blocks) == Ok(true);
+    let pagemap = Fd::open(PAGEMAP, libc::O_RDONLY).ok().filter(|_| is_private);
+    let is_scanned = pagemap.is_some_and(|pagemap| {
         scan(pagemap.raw(), addresses, wanted, |region| {
             let [start, end] = [region.start, region.end.saturating_add(block as u64 - 1)]
                 .map(|address| (sys::word(address) & !(block - 1)).min(blocks.end()));

@@ -3,6 +3,7 @@
 use core::ffi::CStr;
 
 pub(crate) const SMAPS: &CStr = c"/proc/self/smaps";
+pub(crate) const MAPS: &CStr = c"/proc/self/maps";
 pub(crate) const PAGEMAP: &CStr = c"/proc/self/pagemap";
 /// Needs root.
 pub(crate) const KPAGEFLAGS: &CStr = c"/proc/kpageflags";

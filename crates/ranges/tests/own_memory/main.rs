@@ -210,6 +210,26 @@ fn backing_shared_memory_says_that_other_settings_decide() {
 }
 
 #[test]
+fn shared_memory_is_collapsed_before_this_process_touches_it() {
+    let (memory, len) = (memory(2), 2 * block());
+    // SAFETY: a C string.
+    let fd = unsafe { libc::memfd_create(c"shared".as_ptr(), libc::MFD_CLOEXEC) };
+    // SAFETY: the new descriptor belongs to nothing else.
+    let file = unsafe { <fs::File as std::os::fd::FromRawFd>::from_raw_fd(fd) };
+    std::os::unix::fs::FileExt::write_all_at(&file, &vec![1; len], 0).unwrap();
+    let protection = libc::PROT_READ | libc::PROT_WRITE;
+    let (place, flags) = (memory.as_ptr().cast(), libc::MAP_SHARED | libc::MAP_FIXED);
+    // SAFETY: replaces the test's own mapping.
+    assert_eq!(unsafe { libc::mmap(place, len, protection, flags, fd, 0) }, place);
+    let done = collapse(memory.range()).unwrap();
+    // The kernel would say so for memory that it does not try.
+    assert_ne!(done.reason, Reason::NotTouched, "{done:?}");
+    if done.reason == Reason::Complete {
+        assert_eq!(done.collapsed_bytes, len as u64);
+    }
+}
+
+#[test]
 fn a_collapse_names_the_advice_against_it() {
     let memory = memory(2);
     advise(memory.range(), Advice::NoHuge).unwrap();
