@@ -41,7 +41,8 @@ pub use wire::{How, Refusal};
 
 pub(crate) const PRELOAD: &str = "LD_PRELOAD";
 /// A dynamic `AddressSanitizer` ends the program if another library is loaded before it, unless
-/// this option is set. Our library replaces no function, so the order does not matter.
+/// this option is set. The order does not matter: the library of moved text replaces no function,
+/// and each function of the library of regions calls the sanitizer's.
 pub(crate) const SANITIZER: (&str, &str) = ("ASAN_OPTIONS", "verify_asan_link_order=0");
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -24,7 +24,11 @@ pub const RULES_BYTES_MAX: usize = 16 << 10;
 pub const RULES_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS";
 /// The path of the launcher's file of counters.
 pub const REPORT_VARIABLE: &CStr = c"LARGEFOLIO_REGIONS_REPORT";
-/// That file begins with this number: the path may name another file once the launcher has ended.
+/// That file's name: it is memory without a folder.
+pub const REPORT_NAME: &str = "folio-regions";
+/// The path is a link, which leads to a name that begins with this.
+pub const REPORT_LINK: &[u8; 21] = b"/memfd:folio-regions ";
+/// That file begins with this number.
 pub const REPORT_MAGIC: u64 = 0x6f69_6c6f_f672_6c31;
 /// By rule: regions, their bytes, refused regions, the last refusal's number. 64 bits each.
 pub const NR_COUNTERS: usize = 4;

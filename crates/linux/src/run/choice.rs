@@ -323,6 +323,9 @@ impl Launch {
     #[must_use]
     pub fn exec(self) -> RunError {
         let mut command = self.command();
+        if self.regions.is_some() {
+            Regions::forget_report(&mut command);
+        }
         self.failed(command.exec())
     }
 

@@ -13,10 +13,11 @@ use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use largefolio_ranges::rules::{
-    NR_COUNTERS, NR_RULES_MAX, REPORT_BYTES, REPORT_MAGIC, REPORT_VARIABLE, RULES_BYTES_MAX,
-    RULES_VARIABLE, RegionAdvice, Rule, RuleError,
+    NR_COUNTERS, NR_RULES_MAX, REPORT_BYTES, REPORT_MAGIC, REPORT_NAME, REPORT_VARIABLE,
+    RULES_BYTES_MAX, RULES_VARIABLE, RegionAdvice, Rule, RuleError, What,
 };
 use largefolio_ranges::{Reason, Settings};
 use largefolio_trace::disk::read_whole;
@@ -73,9 +74,15 @@ impl RegionRules {
         Ok(Self(rules))
     }
 
-    fn wants_folios(&self) -> bool {
-        let is_huge = |rule: &Rule<'_>| rule.advice != RegionAdvice::NoHuge;
-        self.0.iter().any(|line| Rule::parse(line).ok().flatten().as_ref().is_some_and(is_huge))
+    /// Whether every folio that the rules ask for depends on the settings of private memory. A
+    /// collapse does not, and files have settings of their own.
+    fn needs_settings(&self) -> bool {
+        let rules = self.0.iter().filter_map(|line| Rule::parse(line).ok().flatten());
+        let mut asking = rules.filter(|rule| rule.advice != RegionAdvice::NoHuge).peekable();
+        asking.peek().is_some()
+            && asking.all(|rule| {
+                rule.advice == RegionAdvice::Huge && !matches!(rule.what, What::File(_))
+            })
     }
 }
 
@@ -115,7 +122,9 @@ impl Regions {
     /// Returns why the kernel gives no folios, although the rules ask for some.
     pub(super) fn idle(rules: &RegionRules) -> Option<Fallback> {
         let settings = Settings::read().ok()?;
-        let is_idle = rules.wants_folios() && settings.advised == 0;
+        // Hidden settings may allow folios.
+        let is_known = settings.is_visible || !settings.has_thp;
+        let is_idle = rules.needs_settings() && is_known && settings.advised == 0;
         is_idle.then(|| {
             let why = if settings.has_thp { Reason::SettingOff } else { Reason::NoThp };
             Fallback::RegionsIdle(why.text().to_owned())
@@ -140,6 +149,12 @@ impl Regions {
         let report = fd::link(std::process::id(), self.report.as_raw_fd());
         variables.push((own(REPORT_VARIABLE), report.into()));
         variables
+    }
+
+    /// Removes the path of the counters, for a command that replaces this process: its own
+    /// descriptors would have this path.
+    pub(super) fn forget_report(command: &mut Command) {
+        command.env_remove(OsStr::from_bytes(REPORT_VARIABLE.to_bytes()));
     }
 
     /// Returns each rule's effect so far.
@@ -182,7 +197,7 @@ fn find() -> Result<PathBuf, String> {
 }
 
 fn report() -> io::Result<File> {
-    let file = File::from(rustix::fs::memfd_create("folio-regions", MemfdFlags::CLOEXEC)?);
+    let file = File::from(rustix::fs::memfd_create(REPORT_NAME, MemfdFlags::CLOEXEC)?);
     file.set_len(REPORT_BYTES as u64)?;
     file.write_all_at(&REPORT_MAGIC.to_le_bytes(), 0)?;
     Ok(file)
@@ -190,6 +205,8 @@ fn report() -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
+    use largefolio_ranges::rules::REPORT_LINK;
+
     use super::*;
 
     fn parse(text: &str) -> Result<RegionRules, String> {
@@ -200,10 +217,18 @@ mod tests {
     fn comments_are_left_out_and_lines_are_numbered() {
         let rules = parse("# mine\n\n heap huge \nmemory>=64M nohuge\n").unwrap();
         assert_eq!(rules.0, [b"heap huge".to_vec(), b"memory>=64M nohuge".to_vec()]);
-        assert!(rules.wants_folios());
-        assert!(!parse("stack nohuge").unwrap().wants_folios());
         let error = parse("heap huge\n\nheap at 0x55 huge").unwrap_err();
         assert!(error.starts_with("r, line 3: addresses differ"), "{error}");
+    }
+
+    #[test]
+    fn a_collapse_and_files_do_not_need_the_settings_of_private_memory() {
+        let needs = |text| parse(text).unwrap().needs_settings();
+        assert!(needs("heap huge") && needs("memory>=64M huge\nstack nohuge"));
+        assert!(!needs("stack nohuge"));
+        assert!(!needs("heap huge\nmemory collapse"));
+        assert!(!needs("heap huge\nfile:libc.so.6 huge"));
+        assert!(needs("heap huge\nfile:libc.so.6 nohuge"));
     }
 
     #[test]
@@ -227,6 +252,8 @@ mod tests {
         assert_eq!(of(PRELOAD), "/r.so:/text.so");
         assert_eq!(of("LARGEFOLIO_REGIONS"), "heap huge");
         // Another process opens it by this path.
+        let link = std::fs::read_link(of("LARGEFOLIO_REGIONS_REPORT")).unwrap();
+        assert!(link.as_os_str().as_bytes().starts_with(REPORT_LINK), "{}", link.display());
         assert_eq!(
             File::open(of("LARGEFOLIO_REGIONS_REPORT")).unwrap().metadata().unwrap().len(),
             REPORT_BYTES as u64
