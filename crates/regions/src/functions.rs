@@ -1,18 +1,17 @@
 //! The functions that the library replaces.
 //!
-//! glibc's malloc calls the kernel without going through `mmap`, so large allocations are seen
-//! here. Smaller ones lie in the heap or in an arena.
+//! glibc's malloc calls the kernel without going through `mmap`, so allocations that are mappings
+//! of their own are seen here.
 
 use core::ffi::{CStr, c_int, c_void};
 use core::mem::transmute;
+use core::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use largefolio_ranges::{Range, sys};
 
 use crate::advice::{self, Region, When};
-use crate::next::Next;
+use crate::next::{self, Next};
 
-/// glibc's initial threshold: an allocation of this size is a mapping of its own.
-const ALLOCATION_BYTES_MIN: usize = 128 << 10;
 /// A path in `/proc/self/fd` and its zero.
 const PATH_BYTES_MAX: usize = 4096;
 
@@ -30,33 +29,52 @@ static MEMALIGN: Next = Next::new(c"memalign");
 static ALIGNED_ALLOC: Next = Next::new(c"aligned_alloc");
 static POSIX_MEMALIGN: Next = Next::new(c"posix_memalign");
 
-/// Looks all of them up, while the process has one thread.
+/// Whether glibc's malloc serves the program. Other allocators call `mmap`.
+static IS_GLIBC: AtomicBool = AtomicBool::new(false);
+
+/// Looks all of them up.
 pub(crate) fn find_all() {
     for each in [&MMAP, &MALLOC, &CALLOC, &REALLOC, &MEMALIGN, &ALIGNED_ALLOC, &POSIX_MEMALIGN] {
         let _ = each.get();
     }
+    let malloc = MALLOC.get().and_then(next::library_of);
+    let glibc = next::anywhere(c"gnu_get_libc_version");
+    let glibc = glibc.and_then(|function| next::library_of(function.addr()));
+    IS_GLIBC.store(malloc.is_some() && malloc == glibc, Ordering::Relaxed);
 }
 
-/// Advises new private memory, and keeps errno. A large allocation is a mapping, which begins just
-/// before it: whole pages around it leave the mapping in one piece.
-fn advise(address: *mut c_void, len: usize) {
-    let errno = sys::errno();
-    let before = address.addr() % sys::page_bytes();
-    let around = len.saturating_add(before).checked_next_multiple_of(sys::page_bytes());
-    if let Some(around) = around
-        && let Ok(range) = Range::new(address.addr() - before, around)
-    {
-        advice::apply(range, Region::Memory(len), When::Later);
+/// Returns an allocation's mapping, `None` if it lies in the heap or in an arena: advice for a part
+/// of them would divide their mappings, and stay for later allocations there.
+///
+/// glibc writes two words before an allocation: the mapping's bytes before them, and its bytes from
+/// there on. The lowest bits of the second are flags.
+fn mapping_of(address: *mut c_void) -> Option<Range> {
+    const IS_MMAPPED: usize = 2;
+    const FLAGS: usize = 7;
+    let header = address.cast::<usize>().wrapping_sub(2);
+    // SAFETY: glibc returned the address, so its aligned words are before it; other threads change
+    // the flags of allocations in an arena.
+    let size = unsafe { AtomicUsize::from_ptr(header.wrapping_add(1)) }.load(Ordering::Relaxed);
+    if size & IS_MMAPPED == 0 {
+        return None;
     }
-    sys::set_errno(errno);
+    // SAFETY: as above; in a mapping, the word belongs to this allocation alone.
+    let before = unsafe { header.read() };
+    let start = header.addr().checked_sub(before)?;
+    let len = before.checked_add(size & !FLAGS)?;
+    let range = Range::new(start, len).ok()?;
+    (range.start() == start && range.len() == len).then_some(range)
 }
 
 fn allocated(address: *mut c_void, len: usize) -> *mut c_void {
     if address.is_null() {
         return address;
     }
-    if len >= ALLOCATION_BYTES_MIN && advice::is_ruled(len) {
-        advise(address, len);
+    if advice::is_ruled(len)
+        && IS_GLIBC.load(Ordering::Relaxed)
+        && let Some(range) = mapping_of(address)
+    {
+        advice::apply(range, Region::Memory(len), When::Later);
     }
     advice::heap_up_to(address.addr(), len);
     address
@@ -109,14 +127,17 @@ pub(crate) unsafe extern "C" fn mmap64(
 
 fn seen(mapped: *mut c_void, len: usize, flags: c_int, fd: c_int) {
     const OTHER: c_int = libc::MAP_HUGETLB | libc::MAP_STACK | libc::MAP_GROWSDOWN;
+    // The kernel maps whole pages.
+    let whole = len.checked_next_multiple_of(sys::page_bytes());
+    let Some(Ok(range)) = whole.map(|whole| Range::new(mapped.addr(), whole)) else { return };
     if flags & libc::MAP_ANONYMOUS != 0 {
         if flags & libc::MAP_PRIVATE != 0 && flags & OTHER == 0 && advice::is_ruled(len) {
-            advise(mapped, len);
+            advice::apply(range, Region::Memory(len), When::Later);
         }
     } else if advice::has_files() {
         let errno = sys::errno();
         let mut path = [0; PATH_BYTES_MAX];
-        if let (Some(path), Ok(range)) = (path_of(fd, &mut path), Range::new(mapped.addr(), len)) {
+        if let Some(path) = path_of(fd, &mut path) {
             advice::apply(range, Region::File(path), When::Later);
         }
         sys::set_errno(errno);

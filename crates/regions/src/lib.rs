@@ -14,10 +14,12 @@
 //! Invariants:
 //! - G1: each function calls the next library's of the same name and returns its result, with
 //!   its errno. Advice that fails changes nothing but a counter.
-//! - G2: without rules, and in a process with other privileges, nothing is advised.
-//! - G3: the library allocates nothing, installs no signal handler, leaves no descriptor open.
+//! - G2: without rules, and in a process with other privileges or a sanitizer, nothing is advised.
+//! - G3: the library installs no signal handler, leaves no descriptor open, and allocates nothing;
+//!   the loader may, for the error of a lookup that fails.
 //! - G4: it cannot panic: it does not index or unwrap.
-//! - G5: the first rule that fits decides.
+//! - G5: the first rule that fits decides. Advice is for whole mappings or steps of the heap. Only
+//!   the steps can add mappings, and their number is limited.
 
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]

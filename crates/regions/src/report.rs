@@ -5,7 +5,9 @@
 use core::ptr;
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use largefolio_ranges::rules::{NR_COUNTERS, NR_RULES_MAX, REPORT_BYTES, REPORT_MAGIC};
+use largefolio_ranges::rules::{
+    NR_COUNTERS, NR_RULES_MAX, REPORT_BYTES, REPORT_LINK, REPORT_MAGIC,
+};
 use largefolio_ranges::sys::{call, i32_word};
 use largefolio_ranges::{Errno, Fd};
 
@@ -13,6 +15,13 @@ static COUNTERS: AtomicUsize = AtomicUsize::new(0);
 
 /// Maps the launcher's file.
 pub(crate) fn open(path: &core::ffi::CStr) {
+    let mut target = [0_u8; REPORT_LINK.len()];
+    // SAFETY: a C string, and a buffer with its length.
+    let nr = unsafe { libc::readlink(path.as_ptr(), target.as_mut_ptr().cast(), target.len()) };
+    // Opening another file could have effects: the path may name one once the launcher has ended.
+    if usize::try_from(nr) != Ok(target.len()) || target != *REPORT_LINK {
+        return;
+    }
     let Ok(file) = Fd::open(path, libc::O_RDWR) else { return };
     let (mut magic, mut last) = ([0; 8], [0; 1]);
     // Counting past the end of a shorter file would raise SIGBUS.

@@ -172,6 +172,193 @@ fn advice_and_moved_text_go_together() {
     assert!(stderr.contains("regions: stack nohuge: 1 region"), "{stderr}");
 }
 
+/// Prints the KiB of each mapping with advice, as [`ADVISED`] does, and takes no memory for it.
+const PRINT_ADVISED: &str = r#"
+#include <stdio.h>
+#include <string.h>
+static void print_advised(void) {
+    char line[4096], name[4096] = "";
+    unsigned long start = 0, end = 0, from, to;
+    FILE *file = fopen("/proc/self/smaps", "r");
+    while (fgets(line, sizeof line, file)) {
+        line[strcspn(line, "\n")] = 0;
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) {
+            int at = 0;
+            sscanf(line, "%*s %*s %*s %*s %*s %n", &at);
+            start = from, end = to;
+            strcpy(name, line + at);
+        } else if (!strncmp(line, "VmFlags:", 8)) {
+            for (int nr = 0; nr < 2; nr++)
+                if (strstr(line, nr ? " nh" : " hg"))
+                    printf("%s %lu%s%s\n", nr ? "nh" : "hg", (end - start) >> 10, *name ? " " : "", name);
+        }
+    }
+    fflush(stdout);
+}
+"#;
+
+fn c_program(place: &Place, options: &str, body: &str) -> bool {
+    fs::write(place.path("p.c"), format!("{PRINT_ADVISED}{body}")).unwrap();
+    has_library() && support::compile(place, "gcc", &format!("{options} p.c -o p"))
+}
+
+/// After a free of 24 MiB, glibc puts smaller allocations in the heap.
+const IN_THE_HEAP: &str = r"
+#include <stdlib.h>
+int main(void) {
+    char *volatile kept[64];
+    free(malloc(24 << 20));
+    for (int nr = 0; nr < 64; nr++) kept[nr] = memset(malloc(2 << 20), 1, 2 << 20);
+    char *volatile own = malloc(40 << 20);
+    print_advised();
+    return !own || !kept[0];
+}
+";
+
+#[test]
+fn allocations_in_the_heap_have_the_advice_of_the_heap() {
+    let place = Place::new();
+    if !c_program(&place, "-O1", IN_THE_HEAP) {
+        return;
+    }
+    for (rules, heap) in
+        [("memory>=1M huge\nheap nohuge\n", Some(false)), ("memory>=1M huge\n", None)]
+    {
+        fs::write(place.path("rules"), rules).unwrap();
+        let output = place.run("run --text off --regions rules -- ./p");
+        let found = advised(&output);
+        let shown = text(&output.stdout);
+        let in_heap = found.iter().filter(|one| one.name == "[heap]").collect::<Vec<_>>();
+        assert!(in_heap.iter().all(|one| Some(one.is_huge) == heap), "{shown}");
+        let heap_kib: u64 = in_heap.iter().map(|one| one.kib).sum();
+        assert_eq!(heap_kib > 100 << 10, heap.is_some(), "{shown}");
+        let own = found.iter().filter(|one| one.name.is_empty()).collect::<Vec<_>>();
+        assert!(matches!(own[..], [one] if one.is_huge && one.kib == (40 << 10) + 4), "{shown}");
+    }
+}
+
+/// Prints what malloc keeps of 100 MiB that the program freed.
+const FREED: &str = r#"
+#include <stdlib.h>
+#include <unistd.h>
+int main(void) {
+    static char *kept[1600];
+    char *before = sbrk(0);
+    for (int nr = 0; nr < 1600; nr++) kept[nr] = malloc(64 << 10);
+    for (int nr = 0; nr < 1600; nr++) free(kept[nr]);
+    printf("%ld\n", ((char *)sbrk(0) - before) >> 10);
+    return 0;
+}
+"#;
+
+#[test]
+fn malloc_keeps_its_options_if_the_heap_gets_no_folios_or_the_user_set_them() {
+    let place = Place::new();
+    if !c_program(&place, "-O1", FREED) {
+        return;
+    }
+    let kept_kib = |rules: &str, options: &[(&str, &str)]| {
+        fs::write(place.path("rules"), rules).unwrap();
+        let mut command = place.command("run --text off --regions rules -- ./p");
+        let output = command.envs(options.iter().copied()).output().unwrap();
+        text(&output.stdout).trim().parse::<i64>().unwrap()
+    };
+    assert!(kept_kib("heap huge", &[]) > 30 << 10);
+    assert!(kept_kib("heap nohuge", &[]) < 1 << 10);
+    for (name, value) in [
+        ("MALLOC_TOP_PAD_", "4096"),
+        ("GLIBC_TUNABLES", "a.b.c=1:glibc.malloc.trim_threshold=65536"),
+    ] {
+        assert!(kept_kib("heap huge", &[(name, value)]) < 1 << 10, "{name}");
+    }
+}
+
+/// Makes the heap grow in 35,000 steps, one for two allocations, and prints its number of mappings.
+const MANY_STEPS: &str = r#"
+#include <stdlib.h>
+int main(void) {
+    for (int nr = 0; nr < 70000; nr++) if (!malloc(125 << 10)) return 0;
+    char line[4096];
+    int nr_heap = 0;
+    FILE *file = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, file)) nr_heap += strstr(line, "[heap]") != 0;
+    printf("%d\n", nr_heap);
+    return 0;
+}
+"#;
+
+#[test]
+fn advice_for_the_heap_leaves_half_of_the_possible_mappings() {
+    let place = Place::new();
+    if !c_program(&place, "-O0", MANY_STEPS) {
+        return;
+    }
+    fs::write(place.path("rules"), "heap nohuge\n").unwrap();
+    let output = place.run("run --text off --regions rules -- ./p");
+    let Ok(nr) = text(&output.stdout).trim().parse::<u32>() else {
+        return largefolio_testkit::skipped!("malloc had no 9 GB of address space");
+    };
+    assert!((30_000..32_780).contains(&nr), "{nr}");
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("the kernel refused 1: Cannot allocate memory"), "{stderr}");
+}
+
+#[test]
+fn a_child_with_a_sanitizer_keeps_its_own_advice() {
+    let place = Place::new();
+    let body = "int main(void) { print_advised(); return 0; }";
+    if !c_program(&place, "-fsanitize=address", body) {
+        return;
+    }
+    fs::write(place.path("rules"), "memory collapse\nheap huge\nstack huge\n").unwrap();
+    let output = place.run("run --text off --regions rules -- sh -c ./p");
+    assert_eq!(text(&output.stderr).matches("Sanitizer").count(), 0, "{}", text(&output.stderr));
+    let shown = text(&output.stdout);
+    assert!(!shown.contains("hg ") && shown.contains("nh "), "{shown}");
+}
+
+#[test]
+fn a_file_shorter_than_a_page_has_the_advice() {
+    let place = Place::new();
+    let program = "\
+import mmap
+file = open('data', 'w+b')
+file.write(b'x' * 3000)
+file.flush()
+data = mmap.mmap(file.fileno(), 3000)";
+    if !has_library() {
+        return;
+    }
+    let output = python(&place, "file:data nohuge\n", program);
+    let [file] = &advised(&output)[..] else { panic!("{}", text(&output.stdout)) };
+    assert!(!file.is_huge && file.name.ends_with("/data"));
+}
+
+#[test]
+fn without_a_summary_no_path_names_a_descriptor_of_the_program() {
+    let place = Place::new();
+    if !has_library() {
+        return;
+    }
+    fs::write(place.path("rules"), "heap huge\n").unwrap();
+    let output = place.run("run --quiet --text off --regions rules -- env");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("LARGEFOLIO_REGIONS=heap huge"), "{shown}");
+    assert!(!shown.contains("LARGEFOLIO_REGIONS_REPORT"), "{shown}");
+    // A file of another name is not written to, even with the right contents.
+    let mut report = vec![0; 4096];
+    // As the launcher's.
+    report[..8].copy_from_slice(&0x6f69_6c6f_f672_6c31_u64.to_ne_bytes());
+    fs::write(place.path("report"), &report).unwrap();
+    let mut command = Command::new("true");
+    let folio = assert_cmd::cargo::cargo_bin!("folio");
+    command.env("LD_PRELOAD", folio.with_file_name("liblargefolio_regions.so"));
+    command.env("LARGEFOLIO_REGIONS", "stack nohuge");
+    command.env("LARGEFOLIO_REGIONS_REPORT", place.path("report"));
+    assert!(command.status().unwrap().success());
+    assert_eq!(fs::read(place.path("report")).unwrap(), report);
+}
+
 /// Threads and a child allocate in every way and check each byte and errno.
 const ALLOCATIONS: &str = r"
 #define _GNU_SOURCE
