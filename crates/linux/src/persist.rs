@@ -5,6 +5,7 @@
 //! | [`FilePlace::Tmpfiles`] | `/etc/tmpfiles.d/largefolio.conf` | settings below `/sys` that exist from boot on |
 //! | [`FilePlace::Udev`] | `/etc/udev/rules.d/60-largefolio.rules` | readahead of disks, which appear later |
 //! | [`FilePlace::DropIn`] | `/etc/systemd/system/UNIT.d/50-largefolio.conf` | a service's variables and THP |
+//! | [`FilePlace::InstanceDropIn`] | `/etc/systemd/system/NAME@X.service.d/51-largefolio.conf` | the same for one instance of a template |
 //! | [`FilePlace::Unit`] | `/etc/systemd/system/largefolio-warm-NAME.{service,path}` | `folio warm`, again after an upgrade |
 //! | [`FilePlace::Wanted`] | `multi-user.target.wants/` of that directory | a link: the unit starts at boot |
 //!
@@ -117,6 +118,17 @@ impl FilePiece {
         };
         replaced.extend(more);
         lines.extend(new);
+    }
+
+    /// Whether it sets what a line of the same or another drop-in sets.
+    pub(crate) fn sets(&self, line: &str) -> bool {
+        match &self.body {
+            Body::Whole(_) => false,
+            Body::Lines { replaced, lines, .. } => {
+                replaced.iter().any(|prefix| line.starts_with(prefix))
+                    || lines.iter().any(|own| line.starts_with(&own.key))
+            }
+        }
     }
 
     /// Returns the file's new text, if it contains `old` now.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use largefolio_linux::persist::{FilePlace, Planned, manager};
-use largefolio_linux::shell::as_root;
+use largefolio_linux::shell::{as_root, quoted};
 
 use crate::console;
 
@@ -25,11 +25,8 @@ pub(super) fn state_folder() -> Result<PathBuf> {
 pub(super) fn activate(root: &Path, files: &[Planned]) {
     let new = files.iter().filter(|file| !file.is_unchanged()).map(|file| &file.place);
     let mut new: Vec<&FilePlace> = new.collect();
-    let services = new.iter().filter_map(|place| match place {
-        FilePlace::DropIn(unit) => Some(String::from(unit.clone())),
-        _ => None,
-    });
-    let services: Vec<String> = services.collect();
+    let services = new.iter().filter_map(|place| place.service());
+    let services: Vec<String> = services.cloned().map(String::from).collect();
     if new.is_empty() || root != Path::new("/") {
         return;
     }
@@ -52,10 +49,16 @@ pub(super) fn activate(root: &Path, files: &[Planned]) {
     }
     for service in services {
         console::say(&format!(
-            "folio: to start {service} with the variables, run: {}",
-            as_root(&format!("systemctl restart {service}"))
+            "folio: to start {service} with the change, run: {}",
+            as_root(&format!("systemctl restart {}", quoted(&restarted(&service))))
         ));
     }
+}
+
+/// Returns what `systemctl restart` needs: a pattern of all instances for a template, which systemd
+/// cannot restart itself.
+fn restarted(service: &str) -> String {
+    service.replace("@.service", "@*.service")
 }
 
 pub(super) fn stop<'a>(root: &Path, places: impl Iterator<Item = &'a FilePlace>) {
@@ -79,8 +82,8 @@ pub(super) fn forget<'a>(root: &Path, places: impl Iterator<Item = &'a FilePlace
             as_root("systemctl daemon-reload")
         ));
     }
-    gone.retain(|place| matches!(place, FilePlace::DropIn(_)));
+    gone.retain(|place| place.service().is_some());
     if !gone.is_empty() {
-        console::say("folio: restart the services to remove their variables");
+        console::say("folio: restart the services to start them without the change");
     }
 }

@@ -10,12 +10,12 @@ use clap::Args;
 use largefolio_linux::census::selection::Selection;
 use largefolio_linux::census::{self, Access};
 use largefolio_linux::persist::boot::{self, Lasting};
-use largefolio_linux::persist::{FilePiece, Planned};
+use largefolio_linux::persist::{FilePiece, FilePlace, Planned};
 use largefolio_linux::shell;
 use largefolio_linux::system::Live;
 use largefolio_linux::tune::catalog::Catalog;
 use largefolio_linux::tune::entry::{Entry, FileEntry};
-use largefolio_linux::tune::files::{self, Removal};
+use largefolio_linux::tune::files::{self, Removal, Taken};
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::profile::Profile;
 use largefolio_linux::tune::record::{Foreign, Rounded, Store, Undone};
@@ -168,6 +168,7 @@ impl TunePlan {
         let (recorded, written) = self.recorded()?;
         let (_, pieces) = self.pieces(plan, &recorded)?;
         let planned = files::planned(&self.root, &written, &pieces)?;
+        let superseded = files::superseded(&self.root, &written, &pieces)?;
         let mut listed = files::listed(&self.root, &written);
         listed.retain(|file| planned.iter().all(|planned| planned.path != file.path));
         let again = format!("{} --yes", shell::again_as_root(&self.command_line));
@@ -175,6 +176,12 @@ impl TunePlan {
         let result = tune::planned(plan, &recorded, &planned, &again, &back).lists(&listed, &back);
         self.deliver(&self.with_affected(result, plan), console)?;
         self.remark(plan, &planned);
+        for place in superseded {
+            console::say(&format!(
+                "folio: --yes also removes {}, because the template gets its settings",
+                shown(&place.path(&self.root))
+            ));
+        }
         Ok(Exit::Done)
     }
 
@@ -232,7 +239,9 @@ impl TunePlan {
         let recorded = store.entries()?;
         let (settings, pieces) = self.pieces(plan, &recorded)?;
         // Checks the files before a setting changes.
-        files::check(&files::planned(&self.root, &store.files()?, &pieces)?)?;
+        let earlier = store.files()?;
+        files::check(&files::planned(&self.root, &earlier, &pieces)?)?;
+        let superseded = files::superseded(&self.root, &earlier, &pieces)?;
         let rounded = store.apply(&self.catalog, plan, &mut || Ok(()))?;
         for Rounded { name, planned, now } in rounded {
             console::warn(&format!("{name}: the kernel turned {planned} into {now}"));
@@ -246,9 +255,11 @@ impl TunePlan {
         } else {
             written.context("the settings were changed, but will not survive a reboot")?
         };
-        self.deliver(&tune::applied(plan).wrote(&written), console)?;
-        self.remark(plan, &written);
+        let taken = self.supersede(&store, &superseded)?;
+        // Before the output, which may fail.
         lasting::activate(&self.root, &written);
+        self.deliver(&tune::applied(plan).wrote(&written).took(&taken), console)?;
+        self.remark(plan, &written);
         if !plan.changes.is_empty() || !written.is_empty() {
             console::say(&format!(
                 "folio: the changes are recorded; to undo them: {}",
@@ -256,6 +267,19 @@ impl TunePlan {
             ));
         }
         Ok(done(plan))
+    }
+
+    /// Removes the drop-ins of instances whose template now has their settings.
+    fn supersede(&self, store: &Store, places: &[FilePlace]) -> Result<Vec<Taken>> {
+        let is_one = |place: &FilePlace| places.contains(place);
+        let taken = store.take_back_some(Foreign::Keep, &is_one, &mut || Ok(()))?;
+        for file in taken.iter().filter(|file| !file.is_gone()) {
+            console::warn(&format!(
+                "{} is still there, and overrides the template's settings for its instance",
+                shown(&file.path)
+            ));
+        }
+        Ok(taken)
     }
 
     /// Checked before looking for a home, which service users do not have.
@@ -297,10 +321,10 @@ impl TunePlan {
         // Files first: if this is interrupted, a reboot does the rest.
         let taken = store.take_back(foreign, &mut || Ok(()))?;
         let all = store.undo(&self.catalog, foreign, &mut || Ok(()))?;
-        self.deliver(&tune::undone(&all).took(&taken), console)?;
-        let gone =
-            taken.iter().filter(|file| matches!(file.outcome, Removal::Removed | Removal::WasGone));
+        // Before the output, which may fail.
+        let gone = taken.iter().filter(|file| file.is_gone());
         lasting::forget(&self.root, gone.map(|file| &file.place));
+        self.deliver(&tune::undone(&all).took(&taken), console)?;
         let is_refused = |one: &Undone| matches!(one, Undone::Refused { .. });
         if all.iter().any(is_refused)
             || taken.iter().any(|t| matches!(t.outcome, Removal::Refused(_)))

@@ -253,6 +253,18 @@ fn a_service_gets_a_limit_of_thp_if_its_systemd_has_one() {
     assert!(!system.path(DROP_IN).exists());
     let output = system.tune("--unit job --env A=1 --canary 10% --check true --set thp.2M=never");
     assert!(text(&output.stderr).contains("cannot be used with"), "{}", text(&output.stderr));
+    let later = "etc/systemd/system/job.service.d/override.conf";
+    for (line, args) in [
+        ("MemoryTHP=madvise", "--thp off"),
+        ("Environment=A=1", "--env A=2"),
+        ("Environment=", "--env A=2"),
+    ] {
+        system.write(later, &format!("[Service]\n{line}\n"));
+        let output = system.tune(&format!("--unit job {args} --yes"));
+        assert_eq!(output.status.code(), Some(2), "{line}");
+        assert!(text(&output.stderr).contains("override.conf: it sets"), "{line}");
+        assert!(!system.path(DROP_IN).exists());
+    }
     let output = system.tune("--unit job --env A=1 --canary 10% --check true");
     assert!(text(&output.stderr).contains("only without --root"), "{}", text(&output.stderr));
 }

@@ -32,21 +32,24 @@ pub fn reload() -> Result<(), String> {
 /// # Errors
 /// The failed command with its message.
 pub fn restart(unit: &ServiceName) -> Result<(), String> {
-    systemctl(&["restart", &String::from(unit.clone())])
+    systemctl(&["restart", "--", &String::from(unit.clone())])
 }
 
 /// Lists the active instances of the template `STEM@.service`, by name.
 ///
 /// # Errors
-/// The failed command with its message.
+/// A name that no service can have, or the failed command with its message.
 pub fn instances(stem: &str) -> Result<Vec<ServiceName>, String> {
+    let template = ServiceName::try_from(format!("{stem}@.service"))?;
     let pattern = format!("{stem}@*.service");
-    let units = ["list-units", "--plain", "--no-legend", "--full", "--state=active", &pattern];
+    let options = ["list-units", "--plain", "--no-legend", "--full", "--state=active"];
+    let units = [&options[..], &["--", &pattern]].concat();
     let output = asked(&units)?;
     let names = output.lines().filter_map(|line| line.split_ascii_whitespace().next());
     let mut names: Vec<String> = names.map(str::to_owned).collect();
     names.sort_unstable();
-    let is_instance = |unit: &ServiceName| !unit.instance().is_empty();
+    // The pattern matches more: a `\` in it escapes the next character.
+    let is_instance = |unit: &ServiceName| unit.template().as_ref() == Some(&template);
     let units = names.into_iter().filter_map(|name| ServiceName::try_from(name).ok());
     Ok(units.filter(is_instance).collect())
 }

@@ -9,18 +9,26 @@ use super::PersistError;
 
 const UNITS: &str = "etc/systemd/system";
 /// Our drop-in's name. `override.conf` from `systemctl edit` sorts later and wins.
-pub(super) const DROP_IN: &str = "50-largefolio.conf";
+const DROP_IN: &str = "50-largefolio.conf";
+/// Our drop-in's name for one instance: it must not hide the template's, and must come after it.
+const INSTANCE_DROP_IN: &str = "51-largefolio.conf";
 const WANTED: &str = "multi-user.target.wants";
 pub(crate) const WARM: &str = "largefolio-warm-";
-pub(super) const UNIT_FOLDERS: [&str; 8] = [
+/// In systemd's order; `system.control` is where `systemctl set-property` writes.
+pub(super) const UNIT_FOLDERS: [&str; 13] = [
+    "etc/systemd/system.control",
+    "run/systemd/system.control",
+    "run/systemd/transient",
+    "run/systemd/generator.early",
     "etc/systemd/system",
+    "etc/systemd/system.attached",
     "run/systemd/system",
+    "run/systemd/system.attached",
     "run/systemd/generator",
-    "run/systemd/generator.late",
     "usr/local/lib/systemd/system",
     "usr/lib/systemd/system",
     "lib/systemd/system",
-    "run/systemd/transient",
+    "run/systemd/generator.late",
 ];
 /// systemd's limit is 255. A file name with `.d` has the same limit.
 const NAME_BYTES_MAX: usize = 250;
@@ -34,6 +42,8 @@ pub enum FilePlace {
     Tmpfiles,
     Udev,
     DropIn(ServiceName),
+    /// The drop-in of one instance of a template.
+    InstanceDropIn(ServiceName),
     Unit(OwnUnit),
     Wanted(OwnUnit),
 }
@@ -49,12 +59,29 @@ pub struct OwnUnit(String);
 
 impl FilePlace {
     #[must_use]
+    pub fn drop_in(unit: ServiceName) -> Self {
+        if unit.instance().is_empty() { Self::DropIn(unit) } else { Self::InstanceDropIn(unit) }
+    }
+
+    /// Returns the service whose drop-in this is.
+    #[must_use]
+    pub fn service(&self) -> Option<&ServiceName> {
+        match self {
+            Self::DropIn(unit) | Self::InstanceDropIn(unit) => Some(unit),
+            _ => None,
+        }
+    }
+
+    #[must_use]
     pub fn path(&self, root: &Path) -> PathBuf {
         let units = root.join(UNITS);
         match self {
             Self::Tmpfiles => root.join("etc/tmpfiles.d/largefolio.conf"),
             Self::Udev => root.join("etc/udev/rules.d/60-largefolio.rules"),
             Self::DropIn(unit) => units.join(format!("{}.d", unit.0)).join(DROP_IN),
+            Self::InstanceDropIn(unit) => {
+                units.join(format!("{}.d", unit.0)).join(INSTANCE_DROP_IN)
+            }
             Self::Unit(unit) => units.join(&unit.0),
             Self::Wanted(unit) => units.join(WANTED).join(&unit.0),
         }
@@ -77,12 +104,12 @@ impl FilePlace {
         let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
-        places.extend(names.into_iter().filter_map(|name| {
+        places.extend(names.into_iter().flat_map(|name| {
             let service =
                 name.strip_suffix(".d").map(|unit| ServiceName::try_from(unit.to_owned()));
             match service {
-                Some(Ok(unit)) => Some(Self::DropIn(unit)),
-                _ => OwnUnit::try_from(name).ok().map(Self::Unit),
+                Some(Ok(unit)) => vec![Self::DropIn(unit.clone()), Self::InstanceDropIn(unit)],
+                _ => OwnUnit::try_from(name).ok().map(Self::Unit).into_iter().collect(),
             }
         }));
         places.retain(|place| place.path(root).symlink_metadata().is_ok());
@@ -94,7 +121,7 @@ impl ServiceName {
     /// Accepts `redis-server` or `redis-server.service`.
     ///
     /// # Errors
-    /// An invalid service name, or one that no unit directory below `root` has.
+    /// An invalid service name, an alias, or a name that no unit directory below `root` has.
     pub fn of_service(name: &str, root: &Path) -> Result<Self, PersistError> {
         let full = if name.strip_suffix(".service").is_some() {
             name.to_owned()
@@ -105,6 +132,12 @@ impl ServiceName {
             .map_err(|message| PersistError::Given { what: format!("unit {name:?}"), message })?;
         let is_there =
             |name: String| UNIT_FOLDERS.iter().any(|folder| root.join(folder).join(&name).exists());
+        if let Some(target) = unit.alias_of(root) {
+            return Err(PersistError::Given {
+                what: format!("unit {name:?}"),
+                message: format!("it is another name of {target}; use --unit {target}"),
+            });
+        }
         if unit.names().any(is_there) {
             return Ok(unit);
         }
@@ -123,9 +156,43 @@ impl ServiceName {
         stem.split_once('@').map_or("", |(_, instance)| instance)
     }
 
+    /// Returns the template of an instance; `None` if it is not an instance.
+    #[must_use]
+    pub fn template(&self) -> Option<Self> {
+        let (stem, _) = self.0.split_once('@').filter(|_| !self.instance().is_empty())?;
+        Some(Self(format!("{stem}@.service")))
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = String> {
-        let template = self.0.split_once('@').map(|(stem, _)| format!("{stem}@.service"));
+        let template = self.template().map(|template| template.0);
         [self.0.clone()].into_iter().chain(template)
+    }
+
+    /// Returns the names whose drop-ins apply, the nearest first: `a-b@x`, `a-b@` and `a-`.
+    pub(super) fn drop_in_names(&self) -> Vec<String> {
+        let mut names: Vec<String> = self.names().collect();
+        let stem = self.0.strip_suffix(".service").unwrap_or(&self.0);
+        let mut prefix = stem.split('@').next().unwrap_or(stem).trim_end_matches('-');
+        while let Some((shorter, _)) = prefix.rsplit_once('-') {
+            names.push(format!("{shorter}-.service"));
+            prefix = shorter.trim_end_matches('-');
+        }
+        names
+    }
+
+    /// Returns the unit whose alias this name is: a link to another name in a unit directory.
+    fn alias_of(&self, root: &Path) -> Option<String> {
+        let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));
+        let places = self.names().flat_map(|name| folders().map(move |folder| folder.join(&name)));
+        let file = places.into_iter().find(|file| file.symlink_metadata().is_ok())?;
+        let target = fs::read_link(file).ok()?;
+        let parent = target.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let is_unit =
+            parent.is_none_or(|parent| UNIT_FOLDERS.iter().any(|folder| parent.ends_with(folder)));
+        let name = target.file_name()?.to_str().filter(|_| is_unit)?;
+        let target = Self::try_from(name.to_owned()).ok()?;
+        let is_other = self.names().all(|own| own != target.0);
+        is_other.then_some(target.0)
     }
 }
 

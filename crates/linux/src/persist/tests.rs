@@ -253,6 +253,11 @@ fn names_of_units_lead_nowhere_else() {
     let of = |name: &str| ServiceName::of_service(name, root.path());
     assert_eq!(of("php8.2-fpm").unwrap(), of("php8.2-fpm.service").unwrap());
     assert!(of("getty@tty1").is_ok());
+    symlink("getty@.service", units.join("autovt@.service")).unwrap();
+    symlink("/usr/lib/systemd/system/php8.2-fpm.service", units.join("php.service")).unwrap();
+    assert!(of("php").unwrap_err().to_string().contains("use --unit php8.2-fpm.service"));
+    assert!(of("autovt@tty1").unwrap_err().to_string().contains("use --unit getty@.service"));
+    assert!(of("getty@tty2").is_ok());
     assert!(of("redis").unwrap_err().to_string().contains("list-unit-files"));
 }
 

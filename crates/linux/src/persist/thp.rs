@@ -12,9 +12,11 @@
 use std::path::Path;
 
 use super::place::ServiceName;
+use super::service::Setting;
 use super::{Body, FileLine, FilePiece, FilePlace, PersistError, service};
 use crate::proc::kernel::SELINUX;
 use crate::run::ThpLimit;
+use crate::trust;
 
 /// The first systemd with `MemoryTHP=` (its pull request 39085).
 const MEMORY_THP_SINCE: u32 = 260;
@@ -30,6 +32,8 @@ const OBSTACLES: [&str; 7] = [
     "SmackProcessLabel",
     "SystemCallFilter",
 ];
+/// Settings that hide paths from the service.
+const HIDING: [&str; 2] = ["TemporaryFileSystem", "InaccessiblePaths"];
 
 /// The facts that a drop-in depends on, in addition to the unit.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +43,8 @@ pub struct ServiceManager<'a> {
     pub version: Option<u32>,
     /// The path of this program.
     pub folio: &'a Path,
+    /// Whether the kernel can limit THP to advised memory (Linux 6.18); true if unknown.
+    pub can_advise: bool,
 }
 
 /// Returns the drop-in that limits `unit`'s THP; without a limit, systemd's own applies.
@@ -51,7 +57,21 @@ pub fn drop_in(
     limit: Option<ThpLimit>,
     manager: &ServiceManager<'_>,
 ) -> Result<FilePiece, PersistError> {
-    let lines = if manager.version.is_some_and(|version| version >= MEMORY_THP_SINCE) {
+    if limit == Some(ThpLimit::Advised) && !manager.can_advise {
+        return Err(PersistError::Given {
+            what: format!("unit {:?}", String::from(unit.clone())),
+            message: "a program's THP can be limited to advised memory since Linux 6.18, so the \
+                      service would not start on this kernel; --thp off disables all of it"
+                .to_owned(),
+        });
+    }
+    let has_setting = manager.version.is_some_and(|version| version >= MEMORY_THP_SINCE);
+    let key = if has_setting { "MemoryTHP" } else { "ExecStart" };
+    let settings = service::settings(unit, manager.root);
+    if let Some(later) = settings.iter().find(|one| one.is_later && one.key == key) {
+        return Err(service::overruled(later, unit, &format!("{key}=")));
+    }
+    let lines = if has_setting {
         let value = match limit {
             Some(ThpLimit::None) => "disable",
             Some(ThpLimit::Advised) => "madvise",
@@ -59,14 +79,15 @@ pub fn drop_in(
         };
         vec![FileLine { key: "MemoryTHP=".to_owned(), rest: value.to_owned() }]
     } else {
-        let command = wrapped(unit, limit, manager).map_err(|why| refusal(unit, manager, &why))?;
+        let command =
+            wrapped(&settings, limit, manager).map_err(|why| refusal(unit, manager, &why))?;
         ["ExecStart=".to_owned(), format!("ExecStart={command}")]
             .map(|key| FileLine { key, rest: String::new() })
             .into()
     };
     let replaced = vec!["MemoryTHP=", "ExecStart="];
     let body = Body::Lines { section: "[Service]\n", replaced, lines };
-    Ok(FilePiece { place: FilePlace::DropIn(unit.clone()), body })
+    Ok(FilePiece { place: FilePlace::drop_in(unit.clone()), body })
 }
 
 fn refusal(unit: &ServiceName, manager: &ServiceManager<'_>, why: &str) -> PersistError {
@@ -90,7 +111,7 @@ fn refusal(unit: &ServiceName, manager: &ServiceManager<'_>, why: &str) -> Persi
 
 /// Returns the unit's command with folio in front.
 fn wrapped(
-    unit: &ServiceName,
+    settings: &[Setting],
     limit: Option<ThpLimit>,
     manager: &ServiceManager<'_>,
 ) -> Result<String, String> {
@@ -103,12 +124,15 @@ fn wrapped(
         return Err("a newer systemd needs no such change".to_owned());
     }
     let folio = program(manager)?;
-    let mut commands: Vec<String> = Vec::new();
-    for (key, value) in service::settings(unit, manager.root) {
+    let mut commands: Vec<&str> = Vec::new();
+    for Setting { key, value, .. } in settings {
         match (key.as_str(), value.as_str()) {
             ("ExecStart", "") => commands.clear(),
-            ("ExecStart", _) => commands.push(value),
-            (key, value) if OBSTACLES.contains(&key) && !value.is_empty() => {
+            ("ExecStart", value) => commands.push(value),
+            (key, value)
+                if OBSTACLES.contains(&key) && !value.is_empty()
+                    || HIDING.contains(&key) && hides(value, manager.folio) =>
+            {
                 return Err(format!("the unit has {key}={value}"));
             }
             _ => {}
@@ -125,10 +149,28 @@ fn wrapped(
     if !plain.starts_with('/') {
         return Err(format!("its command does not start with a path: {command}"));
     }
+    // An instance repeats the command that its template's drop-in has with folio in front.
+    let plain = without_folio(plain, folio);
     if plain.split_ascii_whitespace().any(|word| word == ";") {
         return Err("its ExecStart= has several commands".to_owned());
     }
     Ok(format!("{flags}{folio} run --quiet --thp {limit} -- {plain}"))
+}
+
+fn without_folio<'a>(command: &'a str, folio: &str) -> &'a str {
+    let rest = ["off", "advised"]
+        .into_iter()
+        .find_map(|limit| command.strip_prefix(&format!("{folio} run --quiet --thp {limit} -- ")));
+    rest.unwrap_or(command)
+}
+
+/// Whether a list of paths such as `/usr:ro -/opt` has `folio` or a folder above it.
+fn hides(paths: &str, folio: &Path) -> bool {
+    let mut words = paths.split_ascii_whitespace().map(|word| word.trim_matches(['"', '\'']));
+    words.any(|word| {
+        let path = word.trim_start_matches(['-', '+']);
+        folio.starts_with(path.split(':').next().unwrap_or(path))
+    })
 }
 
 fn program<'a>(manager: &ServiceManager<'a>) -> Result<&'a str, String> {
@@ -138,12 +180,21 @@ fn program<'a>(manager: &ServiceManager<'a>) -> Result<&'a str, String> {
         text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/._-".contains(&byte))
     };
     let is_seen = PROGRAM_FOLDERS.iter().any(|folder| folio.starts_with(folder));
-    folio.to_str().filter(is_plain).filter(|_| is_seen && inside.is_file()).ok_or_else(|| {
+    let seen = folio.to_str().filter(is_plain).filter(|_| is_seen && inside.is_file());
+    let seen = seen.ok_or_else(|| {
         format!(
             "the service may not see {}; install folio in /usr/local/bin first",
             folio.display()
         )
-    })
+    })?;
+    let user = rustix::process::geteuid().as_raw();
+    match trust::distrust(&inside, &[0, user]) {
+        None => Ok(seen),
+        Some(reason) => Err(format!(
+            "the service would run it, but {reason}; install folio where only root can write, such \
+             as /usr/local/bin"
+        )),
+    }
 }
 
 #[cfg(test)]
@@ -162,7 +213,8 @@ mod tests {
             fs::write(path, text).unwrap();
         }
         let name = ServiceName::of_service("job", root.path()).unwrap();
-        let manager = ServiceManager { root: root.path(), version, folio: Path::new(FOLIO) };
+        let folio = Path::new(FOLIO);
+        let manager = ServiceManager { root: root.path(), version, folio, can_advise: true };
         let piece = drop_in(&name, limit, &manager).map_err(|error| error.to_string())?;
         Ok(piece.text(None).lines().skip(2).collect::<Vec<_>>().join("\n"))
     }
@@ -213,10 +265,63 @@ mod tests {
             (unit.to_owned(), None, OFF, "cannot tell"),
             (unit.to_owned(), Some(252), None, "inherits already"),
             (String::new(), Some(252), OFF, "0 commands"),
+            (format!("{unit}TemporaryFileSystem=/usr:ro\n"), Some(252), OFF, "TemporaryFileSystem"),
+            (format!("{unit}InaccessiblePaths=/x -/usr/local\n"), Some(252), OFF, "Inaccessible"),
         ] {
             let error = text(&unit, version, limit).unwrap_err();
             assert!(error.contains(why), "{error}");
         }
+    }
+
+    #[test]
+    fn paths_elsewhere_hide_nothing() {
+        let unit = "[Service]\nExecStart=/bin/a\nInaccessiblePaths=/usr/lib /home\n";
+        assert!(text(unit, Some(252), OFF).is_ok());
+    }
+
+    #[test]
+    fn a_command_keeps_all_lines_and_gets_folio_once() {
+        let run = "/usr/local/bin/folio run --quiet --thp";
+        for command in [
+            "/bin/db \\\n  # the port\n  --port 80",
+            &format!("{run} advised -- /bin/db  --port 80"),
+        ] {
+            let unit = format!("[Service]\nExecStart={command}\n");
+            let expected = format!("ExecStart=\nExecStart={run} off -- /bin/db  --port 80");
+            assert_eq!(text(&unit, Some(252), OFF), Ok(expected));
+        }
+    }
+
+    #[test]
+    fn a_later_command_or_an_open_folio_or_an_old_kernel_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let root = tempfile::tempdir().unwrap();
+        let folio = root.path().join(&FOLIO[1..]);
+        let write = |file: &str, text: &str| {
+            let path = root.path().join(file);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write(&FOLIO[1..], "");
+        write("usr/lib/systemd/system/job.service", "[Service]\nExecStart=/bin/a\n");
+        let name = ServiceName::of_service("job", root.path()).unwrap();
+        let of = |limit, can_advise| {
+            let folio = Path::new(FOLIO);
+            let manager =
+                ServiceManager { root: root.path(), version: Some(252), folio, can_advise };
+            drop_in(&name, Some(limit), &manager).map(|_| ()).map_err(|error| error.to_string())
+        };
+        let refused = |limit, can_advise, why: &str| {
+            let error = of(limit, can_advise).unwrap_err();
+            assert!(error.contains(why), "{error}");
+        };
+        assert_eq!(of(ThpLimit::None, false), Ok(()));
+        refused(ThpLimit::Advised, false, "since Linux 6.18");
+        fs::set_permissions(&folio, fs::Permissions::from_mode(0o777)).unwrap();
+        refused(ThpLimit::None, true, "everyone can write to");
+        fs::set_permissions(&folio, fs::Permissions::from_mode(0o755)).unwrap();
+        write("etc/systemd/system/job.service.d/override.conf", "[Service]\nExecStart=\n");
+        refused(ThpLimit::None, true, "override.conf: it sets ExecStart=");
     }
 
     #[test]

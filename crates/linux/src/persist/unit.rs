@@ -61,7 +61,7 @@ pub fn drop_in(unit: &ServiceName, variables: &[Variable]) -> FilePiece {
     };
     let lines = variables.iter().map(line).collect();
     let body = Body::Lines { section: "[Service]\n", replaced: Vec::new(), lines };
-    FilePiece { place: FilePlace::DropIn(unit.clone()), body }
+    FilePiece { place: FilePlace::drop_in(unit.clone()), body }
 }
 
 /// Escapes `text` for systemd's double quotes, in which it replaces `%` and `\`.

@@ -13,7 +13,7 @@ use largefolio_trace::disk::read_whole;
 
 use super::PersistError;
 use super::place::ServiceName;
-use super::service::{self, UNIT_BYTES_MAX};
+use super::service::{self, Setting, UNIT_BYTES_MAX};
 use super::unit::Variable;
 use crate::program::start::variable::merged;
 
@@ -22,6 +22,9 @@ pub struct Variables {
     /// By name, as in the files. An error if only systemd can expand it.
     values: BTreeMap<String, Result<String, String>>,
     files: Vec<PathBuf>,
+    unit: Option<ServiceName>,
+    /// `Environment=` lines that systemd reads after folio's drop-in.
+    later: Vec<Setting>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,9 +37,10 @@ pub struct Joined {
 impl Variables {
     #[must_use]
     pub fn of(unit: &ServiceName, root: &Path) -> Self {
-        let mut variables = Self::default();
-        for (key, value) in service::settings(unit, root) {
-            match (key.as_str(), value.as_str()) {
+        let mut variables = Self { unit: Some(unit.clone()), ..Self::default() };
+        for setting in service::settings(unit, root) {
+            match (setting.key.as_str(), setting.value.as_str()) {
+                ("Environment", _) if setting.is_later => variables.later.push(setting),
                 ("Environment", "") => variables.values.clear(),
                 ("Environment", value) => variables.assign(value),
                 ("EnvironmentFile", "") => variables.files.clear(),
@@ -59,9 +63,17 @@ impl Variables {
     /// Merges a variable with the options that the unit sets in it.
     ///
     /// # Errors
-    /// A value that only systemd can expand.
+    /// A value that only systemd can expand, or a file that overrides the variable.
     pub fn join(&self, variable: Variable, root: &Path) -> Result<Joined, PersistError> {
         let (name, wanted) = (variable.name().to_owned(), variable.value().to_owned());
+        let is_overruled = |later: &&Setting| {
+            let words = split_words(&later.value);
+            // An empty value removes all variables.
+            words.is_empty() || words.iter().any(|word| word.split('=').next() == Some(&*name))
+        };
+        if let Some((later, unit)) = self.later.iter().find(is_overruled).zip(self.unit.as_ref()) {
+            return Err(service::overruled(later, unit, &name));
+        }
         let overruling = self.files.iter().find(|file| has_variable(&below(root, file), &name));
         if let Some(file) = overruling {
             return Err(given(
@@ -188,11 +200,22 @@ mod tests {
                 "[Service]\nEnvironment=GLIBC_TUNABLES=x=1\n[Unit]\nEnvironment=GLIBC_TUNABLES=y=1",
             ),
             (first.as_str(), "[Service]\nEnvironment=GLIBC_TUNABLES=a=1\n"),
-            (last.as_str(), "[Service]\nEnvironment='GLIBC_TUNABLES=b=1'\n"),
             (ours.as_str(), text),
         ];
-        assert_eq!(joined(&files, TUNABLE).unwrap().0, "b=1:glibc.malloc.hugetlb=1");
-        assert_eq!(joined(&files[..2], TUNABLE).unwrap().0, "a=1:glibc.malloc.hugetlb=1");
+        for (later, is_refused) in
+            [("'GLIBC_TUNABLES=b=1'", true), ("", true), ("GLIBC_TUNABLES_X=1", false)]
+        {
+            let text = format!("[Service]\nEnvironment={later}\n");
+            let files = [files[0], files[1], (last.as_str(), &text), files[2]];
+            match joined(&files, TUNABLE) {
+                Err(error) => {
+                    assert!(is_refused && error.contains("90-b.conf: it sets"), "{error}")
+                }
+                Ok((value, _)) => {
+                    assert!(!is_refused && value == "a=1:glibc.malloc.hugetlb=1", "{value}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -35,6 +35,13 @@ pub fn kernel_release(system: &dyn System) -> String {
     upstream(&String::from_utf8_lossy(&release)).to_owned()
 }
 
+/// Whether the kernel can limit a program's THP to advised memory.
+pub fn can_except_advised(system: &dyn System) -> bool {
+    let release = kernel_release(system);
+    let mut numbers = release.split('.').map_while(|word| word.parse::<u32>().ok());
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
+}
+
 /// Returns `6.18.44` for `6.18.44-custom`.
 fn upstream(release: &str) -> &str {
     let release = release.trim();

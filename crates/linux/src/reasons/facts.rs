@@ -53,13 +53,12 @@ impl Facts {
             (pid, ProcessFacts { smaps, disabled: Disabled::of(&task) })
         };
         let processes = pids.par_iter().map(of).collect();
-        let release = host::kernel_release(system);
         let mut facts = Self {
             processes,
             files: BTreeMap::new(),
             writers: BTreeMap::new(),
             mounts: MountTables::of(system),
-            may_except_advised: may_except_advised(&release),
+            may_except_advised: host::can_except_advised(system),
         };
         for case in cases.iter().filter(|case| case.mapping.vma.has_file()) {
             facts.read_file(system, case);
@@ -121,9 +120,4 @@ impl Facts {
     pub(super) fn pids(&self) -> impl Iterator<Item = u32> {
         self.processes.keys().copied()
     }
-}
-
-fn may_except_advised(release: &str) -> bool {
-    let mut numbers = release.split('.').map_while(|word| word.parse::<u32>().ok());
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)) >= (6, 18)
 }

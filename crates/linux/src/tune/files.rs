@@ -14,6 +14,7 @@ use super::TuneError;
 use super::entry::{Entry, FileEntry, Record};
 use super::record::{Foreign, Store};
 use crate::persist::boot::Lasting;
+use crate::persist::place::ServiceName;
 use crate::persist::{FilePiece, FilePlace, Listed, PersistError, Planned, State, folder};
 use crate::shell::as_root;
 
@@ -31,6 +32,13 @@ pub enum Removal {
     /// Another program has changed it, so it stays.
     ChangedSince,
     Refused(String),
+}
+
+impl Taken {
+    #[must_use]
+    pub const fn is_gone(&self) -> bool {
+        matches!(self.outcome, Removal::Removed | Removal::WasGone)
+    }
 }
 
 impl Store {
@@ -217,6 +225,41 @@ pub fn planned(
             return Err(folder::error(&path, "it would become larger than 64 KiB").into());
         }
         all.push(Planned { place: piece.place.clone(), path, text, found: current, nr_folders });
+    }
+    Ok(all)
+}
+
+/// Returns the recorded drop-ins of instances that `pieces` of their templates supersede: they would
+/// override the same settings.
+///
+/// # Errors
+/// A drop-in that has other settings too.
+pub fn superseded(
+    root: &Path,
+    files: &[FileEntry],
+    pieces: &[FilePiece],
+) -> Result<Vec<FilePlace>, PersistError> {
+    let mut all = Vec::new();
+    for entry in files {
+        let template = entry.place.service().and_then(ServiceName::template);
+        let is_of_template =
+            |piece: &&FilePiece| template.is_some() && piece.place.service() == template.as_ref();
+        let Some(piece) = pieces.iter().find(is_of_template) else { continue };
+        let text = entry.texts.last().map_or("", String::as_str);
+        let lines = text.lines().filter(|line| !line.is_empty() && !line.starts_with(['#', '[']));
+        let (same, other): (Vec<&str>, Vec<&str>) = lines.partition(|line| piece.sets(line));
+        match (same.first(), other.first()) {
+            (None, _) => {}
+            (Some(_), None) => all.push(entry.place.clone()),
+            (Some(same), Some(other)) => {
+                let message = format!(
+                    "it has {same} for one instance, which overrides the template's setting, and \
+                     also {other}; to undo all of folio's changes and start again: {}",
+                    as_root("folio tune --undo")
+                );
+                return Err(folder::error(&entry.place.path(root), message));
+            }
+        }
     }
     Ok(all)
 }

@@ -10,6 +10,8 @@ use largefolio_linux::persist::thp::{self, ServiceManager};
 use largefolio_linux::persist::unit::{self, Variable};
 use largefolio_linux::persist::variables::{Joined, Variables};
 use largefolio_linux::persist::{FilePiece, manager};
+use largefolio_linux::proc::host;
+use largefolio_linux::system::Live;
 
 use super::canary::{Canary, Share};
 use crate::console;
@@ -80,6 +82,7 @@ impl ServiceArgs {
         let Some(stem) = template.strip_suffix('@') else {
             bail!("--canary changes instances of a template: --unit {template}@");
         };
+        ServiceName::of_service(name, root)?;
         let instances = manager::instances(stem).map_err(anyhow::Error::msg)?;
         let nr = instances.len();
         if nr < 2 {
@@ -116,7 +119,10 @@ fn piece(
     let mut piece = unit::drop_in(unit, &variables);
     if let Some(mode) = thp {
         let folio = std::env::current_exe().context("cannot find folio's own file")?;
-        let manager = ServiceManager { root, version: manager::version(root), folio: &folio };
+        // Another root may boot another kernel.
+        let can_advise = root != Path::new("/") || host::can_except_advised(&Live);
+        let version = manager::version(root);
+        let manager = ServiceManager { root, version, folio: &folio, can_advise };
         piece.add(thp::drop_in(unit, mode.limit(), &manager)?);
     }
     Ok(piece)
