@@ -27,6 +27,17 @@ impl Rounds {
         Ok(Self { signals: Signals::watch()?, every, next: Instant::now() })
     }
 
+    /// Starts the first round now, after preparations.
+    pub fn begin(&mut self) {
+        self.next = Instant::now();
+    }
+
+    /// Whether a signal has arrived, which ends the next wait.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.signals.received().is_some()
+    }
+
     /// Waits for the next round. Returns false if a signal ended the wait.
     #[must_use]
     pub fn wait(&mut self) -> bool {

@@ -20,8 +20,8 @@ use anyhow::{Result, bail};
 use largefolio_linux::helpers;
 use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::persist::{FilePiece, FilePlace, manager};
-use largefolio_linux::shell::again_as_root;
-use largefolio_linux::tune::files::{self, Removal};
+use largefolio_linux::shell::{again_as_root, as_root, quoted};
+use largefolio_linux::tune::files::{self, Taken};
 use largefolio_linux::tune::plan::ChangeSet;
 use largefolio_linux::tune::record::{Foreign, Store};
 use largefolio_linux::watch::Rounds;
@@ -93,7 +93,7 @@ impl TunePlan {
             );
         }
         let mut rounds = Rounds::new(CHECKS_EVERY)?;
-        if let Err(why) = canary.check_all() {
+        if let Err(why) = canary.check_all(&rounds) {
             bail!("{why}, before any change; nothing was changed");
         }
         console::say(&format!("folio: {}", canary.summary()));
@@ -102,34 +102,49 @@ impl TunePlan {
             self.deliver(&tune::applied(&ChangeSet::default()).wrote(&written), console)?;
             console::say(&format!(
                 "folio: the check succeeded for {} s. For all instances, repeat the command without \
-                 --canary and its options; to take the change back: {}",
+                 --canary and its options. To take the change back, and everything else that folio \
+                 has on record: {}",
                 canary.during.as_secs(),
                 self.undo_command()
             ));
             return Ok(Exit::Done);
         };
         console::warn(&format!("{why}; taking the change back"));
-        let taken = store.take_back_some(Foreign::Keep, &is_ours, &mut || Ok(()))?;
-        self.deliver(&tune::undone(&[]).took(&taken), console)?;
-        let is_gone = |outcome: &Removal| matches!(outcome, Removal::Removed | Removal::WasGone);
-        let all_gone = taken.iter().all(|file| is_gone(&file.outcome));
+        let taken = store.take_back_some(Foreign::Keep, &is_ours, &mut || Ok(()));
+        // Before anything that may fail.
         let left = canary.deactivate();
+        let taken = taken?;
+        let delivered = self.deliver(&tune::undone(&[]).took(&taken), console);
+        if !canary.is_restart {
+            console::warn(&format!(
+                "an instance that was restarted meanwhile still has the change; to restart them: {}",
+                as_root(&format!(
+                    "systemctl restart {}",
+                    canary.names().iter().map(quoted).collect::<Vec<_>>().join(" ")
+                ))
+            ));
+        }
         if !left.is_empty() {
             bail!(
                 "the drop-ins are removed, but some instances may still run with the change: {}",
                 left.join("; ")
             );
         }
-        if !all_gone {
+        if !taken.iter().all(Taken::is_gone) {
             bail!("not every drop-in could be removed: {}", self.undo_command());
         }
+        delivered?;
         Ok(Exit::No)
     }
 }
 
 impl Canary {
+    fn names(&self) -> Vec<String> {
+        self.units.iter().cloned().map(String::from).collect()
+    }
+
     fn summary(&self) -> String {
-        let names: Vec<String> = self.units.iter().cloned().map(String::from).collect();
+        let names = self.names();
         let restart = if self.is_restart {
             "they are restarted"
         } else {
@@ -144,10 +159,14 @@ impl Canary {
     }
 
     /// Makes systemd use the current files.
-    fn activate(&self) -> Result<(), String> {
+    fn activate(&self, rounds: &Rounds) -> Result<(), String> {
+        uninterrupted(rounds)?;
         manager::reload()?;
-        let restart = |unit: &ServiceName| manager::restart(unit);
-        if self.is_restart { self.units.iter().try_for_each(restart) } else { Ok(()) }
+        for unit in self.units.iter().filter(|_| self.is_restart) {
+            uninterrupted(rounds)?;
+            manager::restart(unit)?;
+        }
+        Ok(())
     }
 
     /// Makes systemd forget the files. Restarts every instance, also after a failure; returns what
@@ -161,22 +180,27 @@ impl Canary {
 
     /// Activates the change and checks it for the time. Returns why it failed.
     fn watch(&self, rounds: &mut Rounds) -> Result<(), String> {
-        self.activate()?;
+        self.activate(rounds)?;
+        rounds.begin();
         let start = Instant::now();
         while start.elapsed() < self.during {
-            if !rounds.wait() {
-                return Err("interrupted".to_owned());
-            }
-            self.check_all()?;
+            // After a signal, it returns at once.
+            let _ = rounds.wait();
+            self.check_all(rounds)?;
         }
-        Ok(())
+        uninterrupted(rounds)
     }
 
-    fn check_all(&self) -> Result<(), String> {
-        self.units.iter().try_for_each(|unit| self.check(unit))
+    /// Checks every instance. A signal ends the check, and counts even if the check succeeded.
+    fn check_all(&self, rounds: &Rounds) -> Result<(), String> {
+        for unit in &self.units {
+            uninterrupted(rounds)?;
+            self.check(unit, rounds)?;
+        }
+        uninterrupted(rounds)
     }
 
-    fn check(&self, unit: &ServiceName) -> Result<(), String> {
+    fn check(&self, unit: &ServiceName, rounds: &Rounds) -> Result<(), String> {
         let name = String::from(unit.clone());
         let mut command = Command::new("sh");
         command.args(["-c", &self.check]).process_group(0);
@@ -189,7 +213,9 @@ impl Canary {
             match child.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(status)) => return Err(format!("the check of {name} failed ({status})")),
-                Ok(None) if start.elapsed() < CHECK_TIME_MAX => std::thread::sleep(POLL_EVERY),
+                Ok(None) if start.elapsed() < CHECK_TIME_MAX && !rounds.is_over() => {
+                    std::thread::sleep(POLL_EVERY);
+                }
                 Ok(None) => break,
                 Err(error) => return Err(format!("the check of {name} is lost: {error}")),
             }
@@ -199,8 +225,13 @@ impl Canary {
             let _ = kill_process_group(group, Signal::KILL);
         }
         let _ = child.wait();
+        uninterrupted(rounds)?;
         Err(format!("the check of {name} took more than {} s", CHECK_TIME_MAX.as_secs()))
     }
+}
+
+fn uninterrupted(rounds: &Rounds) -> Result<(), String> {
+    if rounds.is_over() { Err("interrupted".to_owned()) } else { Ok(()) }
 }
 
 #[cfg(test)]
