@@ -17,9 +17,10 @@ use crate::cells::Cells;
 use crate::figures::{self, printable};
 use largefolio_linux::census::Census;
 use largefolio_linux::census::cgroup::Group;
+use largefolio_linux::persist::place::ServiceName;
 use largefolio_linux::reasons::Finding;
 use largefolio_linux::remedies::{Remedy, Restart, Scope};
-use largefolio_linux::shell::as_root;
+use largefolio_linux::shell::{as_root, quoted};
 use largefolio_linux::system::Live;
 use largefolio_trace::shown;
 use serde::Serialize;
@@ -110,14 +111,23 @@ pub fn is_running(name: &str) -> bool {
     chosen.is_ok_and(|chosen| !chosen.pids.is_empty())
 }
 
+fn variable_command(service: &str) -> String {
+    as_root(&format!("folio tune --unit {} --env NAME=VALUE --yes", quoted(service)))
+}
+
+/// Leaves out names that no service can have: a container chooses the names of its groups.
+fn known_services(units: impl Iterator<Item = String>) -> Vec<String> {
+    let is_service = |unit: &String| ServiceName::try_from(unit.clone()).is_ok();
+    let services: BTreeSet<String> = units.filter(is_service).collect();
+    services.into_iter().collect()
+}
+
 fn services(census: Option<&Census>) -> Vec<String> {
     let processes = census.into_iter().flat_map(|census| &census.processes);
     let groups = processes.map(|process| Group::of(&Live, process.pid));
     // Services of a user's own manager are not below /etc.
     let groups = groups.filter(|group| !group.0.contains("/user.slice/"));
-    let units = groups.filter_map(|group| group.unit().map(str::to_owned));
-    let services: BTreeSet<String> = units.filter(|unit| unit.ends_with(".service")).collect();
-    services.into_iter().collect()
+    known_services(groups.filter_map(|group| group.unit().map(str::to_owned)))
 }
 
 fn known(reading: &Reading) -> Vec<(String, Vec<Remedy>)> {
@@ -250,7 +260,7 @@ impl Forms for ProcessAdvice {
             );
         }
         for service in &self.services {
-            let set = as_root(&format!("folio tune --unit {service} --env NAME=VALUE --yes"));
+            let set = variable_command(service);
             let _ = writeln!(
                 out,
                 "\n- {} starts with a variable after: {}",

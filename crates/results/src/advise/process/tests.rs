@@ -80,3 +80,13 @@ fn the_narrowest_remedy_comes_first() {
     ]);
     assert_eq!(figures_of(&areas[0].for_good), [("option", 65, 2), ("tune", 90, 1)]);
 }
+
+#[test]
+fn a_group_s_name_cannot_end_the_command() {
+    let units =
+        ["db.service", "x;reboot;.service", "$(reboot).service", "a.scope", "w@a\\x2db.service"];
+    let services = known_services(units.iter().map(|unit| (*unit).to_owned()));
+    assert_eq!(services, ["db.service", "w@a\\x2db.service"]);
+    let command = variable_command(&services[1]);
+    assert!(command.contains(r"--unit 'w@a\x2db.service' --env"), "{command}");
+}
