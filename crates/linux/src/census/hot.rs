@@ -90,9 +90,16 @@ pub fn watch(pids: &[u32], time: Duration) -> Result<Hot, HotError> {
     let mut hot = Hot::default();
     let mut cleared = Vec::new();
     for &pid in pids {
-        let (name, began) = (Task::of(&Live, pid).comm(), Instant::now());
+        let (name, start) = (Task::of(&Live, pid).comm(), start_ticks(pid));
+        let began = Instant::now();
         match forget_use(pid) {
-            Ok(()) => cleared.push((pid, name, began.elapsed(), Instant::now())),
+            Ok(()) => cleared.push(Cleared {
+                pid,
+                name,
+                start_ticks: start,
+                clearing: began.elapsed(),
+                since: Instant::now(),
+            }),
             Err(why) => hot.left_out.push((pid, name, why)),
         }
     }
@@ -100,9 +107,9 @@ pub fn watch(pids: &[u32], time: Duration) -> Result<Hot, HotError> {
     while started.elapsed() < time && stop.asked_by().is_none() {
         std::thread::sleep(time.saturating_sub(started.elapsed()).min(SLICE));
     }
-    for (pid, name, clearing, since) in cleared {
+    for Cleared { pid, name, start_ticks, clearing, since } in cleared {
         let watched = since.elapsed();
-        match used(pid) {
+        match used(pid, start_ticks) {
             Ok(mappings) => {
                 hot.processes.push(HotProcess { pid, name, mappings, watched, clearing });
             }
@@ -110,6 +117,19 @@ pub fn watch(pids: &[u32], time: Duration) -> Result<Hot, HotError> {
         }
     }
     Ok(hot)
+}
+
+/// A process whose accessed bits were cleared.
+struct Cleared {
+    pid: u32,
+    name: String,
+    start_ticks: Option<u64>,
+    clearing: Duration,
+    since: Instant,
+}
+
+fn start_ticks(pid: u32) -> Option<u64> {
+    Task::of(&Live, pid).memory_state().map(|state| state.start_ticks())
 }
 
 fn forget_use(pid: u32) -> Result<(), LeftOut> {
@@ -122,10 +142,11 @@ fn forget_use(pid: u32) -> Result<(), LeftOut> {
     fs::write(path, FORGET_USE).map_err(|error| why(&error))
 }
 
-/// Reads the mappings with resident memory.
-fn used(pid: u32) -> Result<Vec<Used>, LeftOut> {
+/// Reads the mappings with resident memory of the process that started at `start`.
+fn used(pid: u32, start: Option<u64>) -> Result<Vec<Used>, LeftOut> {
     let smaps = Task::of(&Live, pid).smaps().map_err(|error| why(&error))?;
-    if smaps.is_empty() {
+    // Afterwards: if it is the same process now, it was the same before.
+    if smaps.is_empty() || start.is_none() || start_ticks(pid) != start {
         return Err(LeftOut::Ended);
     }
     let resident = smaps.into_iter().filter(|smap| smap.rss_bytes > 0);
@@ -141,5 +162,20 @@ fn why(error: &io::Error) -> LeftOut {
     match error.kind() {
         io::ErrorKind::PermissionDenied => LeftOut::Refused,
         _ => LeftOut::Ended,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_later_process_with_the_same_pid_is_another() {
+        let pid = std::process::id();
+        let start = start_ticks(pid);
+        assert!(!used(pid, start).unwrap().is_empty());
+        for other in [start.map(|ticks| ticks + 1), None] {
+            assert_eq!(used(pid, other), Err(LeftOut::Ended));
+        }
     }
 }

@@ -16,6 +16,8 @@
 //!   for a PMD entry, or large folios in private or shared memory.
 //! - W3: a change that W1 and W2 miss, such as migrated or moved memory, is seen after at most
 //!   [`READINGS_MAX`] readings.
+//! - W4: at most [`NR_RUNS_MAX`] runs of frames are kept. Beyond, the processes with most of them are
+//!   read every time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -30,6 +32,8 @@ use crate::system::System;
 
 /// At one reading every 15 s: 4 minutes. It costs a sixteenth of reading everything.
 const READINGS_MAX: u64 = 16;
+/// Runs of frames that are kept, at 40 bytes each: 80 MiB.
+const NR_RUNS_MAX: usize = 2 << 20;
 
 /// Takes one census after another.
 #[derive(Debug, Default)]
@@ -63,7 +67,7 @@ impl Watch {
     }
 
     pub(super) fn keep(&mut self, kept: BTreeMap<u32, Kept>) {
-        self.kept = kept;
+        self.kept = bounded(kept, NR_RUNS_MAX);
     }
 
     /// Returns the processes that need no reading.
@@ -89,6 +93,23 @@ impl Watch {
     }
 }
 
+/// Drops the processes with most runs until at most `nr_max` are left.
+fn bounded(mut kept: BTreeMap<u32, Kept>, nr_max: usize) -> BTreeMap<u32, Kept> {
+    let nr_of = |kept: &Kept| kept.seen.runs.len();
+    let mut nr_runs: usize = kept.values().map(nr_of).sum();
+    if nr_runs <= nr_max {
+        return kept;
+    }
+    let mut all: Vec<(usize, u32)> = kept.iter().map(|(pid, kept)| (nr_of(kept), *pid)).collect();
+    all.sort_unstable();
+    while nr_runs > nr_max {
+        let Some((nr, pid)) = all.pop() else { break };
+        kept.remove(&pid);
+        nr_runs -= nr;
+    }
+    kept
+}
+
 /// Whether the kernel may collapse or split its folios without a fault.
 fn may_change(process: &Process) -> bool {
     let is_large =
@@ -97,4 +118,29 @@ fn may_change(process: &Process) -> bool {
         || process.mappings.iter().any(|mapping| {
             mapping.touched.as_ref().is_none_or(|touched| touched.pmd.iter().next().is_some())
         })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census::kpageflags::Page;
+    use crate::census::process::SeenRun;
+
+    #[test]
+    fn those_with_most_runs_are_dropped() {
+        let state = MemoryState::parse(b"7 (a) S 1 7 7 0 -1 0 1 2 3 4 5 6 7 8 20 0 1 0 9 8 7");
+        let of = |(pid, nr): (u32, u64)| {
+            let run = |at: u64| SeenRun { pages: at..at + 1, page: Page::default(), bits: 0 };
+            let seen = Seen { runs: (0..nr).map(|nr| run(2 * nr)).collect(), ..Seen::default() };
+            (pid, Kept { state: state.clone().unwrap(), seen })
+        };
+        let left = |nr_max| {
+            let kept = bounded([(1, 3), (2, 9), (3, 5)].map(of).into(), nr_max);
+            kept.into_keys().collect::<Vec<u32>>()
+        };
+        assert_eq!(left(17), [1, 2, 3]);
+        assert_eq!(left(16), [1, 3]);
+        assert_eq!(left(7), [1]);
+        assert!(left(2).is_empty());
+    }
 }

@@ -75,6 +75,11 @@ pub(crate) struct MemoryState {
 }
 
 impl MemoryState {
+    /// Returns when the process started, which differs for a later process with the same PID.
+    pub(crate) const fn start_ticks(&self) -> u64 {
+        self.start_ticks
+    }
+
     pub(crate) fn parse(text: &[u8]) -> Option<Self> {
         let start = text.iter().position(|byte| *byte == b'(')?;
         let end = text.iter().rposition(|byte| *byte == b')')?;

@@ -72,7 +72,9 @@ struct NotWatched {
 pub(super) struct Use {
     pub(super) resident_bytes: u64,
     pub(super) used_bytes: u64,
-    /// By folio size in bytes.
+    /// Part of `used_bytes` in mappings that grew or changed before their sizes were read.
+    pub(super) used_bytes_unknown: u64,
+    /// By folio size in bytes; without the unknown part.
     pub(super) sizes: BTreeMap<u64, SizeUse>,
 }
 
@@ -89,6 +91,7 @@ impl Use {
         let all: u64 = resident.values().sum();
         // The sizes were read a moment later.
         let used_bytes = used.used_bytes.min(all);
+        let used_bytes_unknown = used.used_bytes - used_bytes;
         let of_size = |(&size, &resident_bytes): (&u64, &u64)| {
             let used_bytes_min = used_bytes.saturating_sub(all - resident_bytes);
             let used_bytes_max = used_bytes.min(resident_bytes);
@@ -97,13 +100,28 @@ impl Use {
         Self {
             resident_bytes: used.resident_bytes,
             used_bytes: used.used_bytes,
+            used_bytes_unknown,
             sizes: resident.iter().map(of_size).collect(),
         }
+    }
+
+    /// Returns the part of each size, and that of unknown sizes with an empty name.
+    fn parts(&self) -> Vec<(String, SizeUse)> {
+        let known = self.sizes.iter().map(|(size, part)| (size.to_string(), *part));
+        let all: u64 = self.sizes.values().map(|part| part.resident_bytes).sum();
+        let unknown = SizeUse {
+            resident_bytes: self.resident_bytes.saturating_sub(all),
+            used_bytes_min: self.used_bytes_unknown,
+            used_bytes_max: self.used_bytes_unknown,
+        };
+        let unknown = (self.used_bytes_unknown > 0).then(|| (String::new(), unknown));
+        known.chain(unknown).collect()
     }
 
     fn add(&mut self, other: &Self) {
         self.resident_bytes += other.resident_bytes;
         self.used_bytes += other.used_bytes;
+        self.used_bytes_unknown += other.used_bytes_unknown;
         for (&size, part) in &other.sizes {
             let sum = self.sizes.entry(size).or_default();
             sum.resident_bytes += part.resident_bytes;
@@ -224,13 +242,13 @@ impl HotResult {
         ])?;
         for process in &self.processes {
             for mapping in &process.mappings {
-                for (size, part) in &mapping.all.sizes {
+                for (size, part) in mapping.all.parts() {
                     cells.record([
                         process.pid.to_string(),
                         process.name.clone(),
                         format!("{:#x}", mapping.start),
                         mapping.name.clone(),
-                        size.to_string(),
+                        size,
                         part.resident_bytes.to_string(),
                         part.used_bytes_min.to_string(),
                         part.used_bytes_max.to_string(),
@@ -312,6 +330,22 @@ mod tests {
         assert_eq!(of(30, &[(4096, 100), (65536, 20)]), [(10, 30), (0, 20)]);
         assert_eq!(of(120, &[(4096, 100), (65536, 20)]), [(100, 100), (20, 20)]);
         assert_eq!(of(0, &[(4096, 100), (65536, 20)]), [(0, 0), (0, 0)]);
+    }
+
+    #[test]
+    fn memory_that_came_before_the_sizes_were_read_has_no_size() {
+        let grown = Use::of(&used(100, 200), &BTreeMap::from([(4096, 1)]));
+        assert_eq!(grown.used_bytes_unknown, 99);
+        let parts: Vec<(String, u64, u64)> = grown
+            .parts()
+            .into_iter()
+            .map(|(size, part)| (size, part.resident_bytes, part.used_bytes_max))
+            .collect();
+        assert_eq!(parts, [("4096".to_owned(), 1, 1), (String::new(), 199, 99)]);
+        let mut all = Use::of(&used(50, 50), &BTreeMap::from([(4096, 50)]));
+        assert_eq!((all.used_bytes_unknown, all.parts().len()), (0, 1));
+        all.add(&grown);
+        assert_eq!((all.used_bytes, all.used_bytes_unknown), (150, 99));
     }
 
     #[test]

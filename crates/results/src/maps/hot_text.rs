@@ -47,7 +47,8 @@ fn answer(all: &Use, page_bytes: u64) -> String {
 /// Formats the share of one folio size in the used memory: `83%`, or `40% to 83%`.
 fn range(all: &Use, of_size: u64) -> String {
     let part = all.sizes.get(&of_size).copied().unwrap_or_default();
-    let shares = [part.used_bytes_min, part.used_bytes_max].map(|part| {
+    let high = part.used_bytes_max.saturating_add(all.used_bytes_unknown).min(all.used_bytes);
+    let shares = [part.used_bytes_min, high].map(|part| {
         let share = share(part, all.used_bytes);
         if share == "." { "0%".to_owned() } else { share }
     });
@@ -96,8 +97,11 @@ fn add_process(process: &HotOne, result: &HotResult, out: &mut String) {
 
 fn sizes(all: &Use) -> String {
     let used = all.sizes.iter().filter(|(_, part)| part.used_bytes_max > 0);
-    let parts: Vec<String> =
+    let mut parts: Vec<String> =
         used.map(|(&bytes, _)| format!("{} {}", size(bytes), range(all, bytes))).collect();
+    if !parts.is_empty() && all.used_bytes_unknown > 0 {
+        parts.push(format!("unknown {}", share(all.used_bytes_unknown, all.used_bytes)));
+    }
     if parts.is_empty() { "unknown".to_owned() } else { parts.join(", ") }
 }
 
@@ -140,6 +144,7 @@ mod tests {
                 (4 << 10, part(83 << 20, 83 << 20)),
                 (64 << 10, part(0, 17 << 20)),
             ]),
+            ..Use::default()
         };
         let expected =
             "of 1,000 MiB resident, 100 MiB were used; 83% of the used memory is in 4K pages.";
@@ -147,6 +152,16 @@ mod tests {
         assert_eq!(range(&all, 64 << 10), "0% to 17%");
         assert_eq!(sizes(&all), "4K 83%, 64K 0% to 17%");
         assert_eq!(sizes(&Use { used_bytes: 5, ..Use::default() }), "unknown");
+        // A mapping grew between the readings: its pages may have any size.
+        let grown = Use {
+            used_bytes: 100 << 20,
+            used_bytes_unknown: 99 << 20,
+            sizes: BTreeMap::from([(4 << 10, part(1 << 20, 1 << 20))]),
+            ..Use::default()
+        };
+        assert_eq!(range(&grown, 4 << 10), "1% to 100%");
+        assert_eq!(range(&grown, 64 << 10), "0% to 99%");
+        assert_eq!(sizes(&grown), "4K 1% to 100%, unknown 99%");
         assert_eq!(answer(&Use::default(), 4096), "of 0 B resident, 0 B were used.");
     }
 }
