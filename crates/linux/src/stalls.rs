@@ -31,6 +31,7 @@ use self::waits::Waits;
 use crate::census::CensusError;
 use crate::census::cgroup::{self, MemoryLimit};
 use crate::census::selection::{Missing, Selection};
+use crate::geometry::Geometry;
 use crate::proc::{Task, thp};
 use crate::signals::Stop;
 use crate::system::Live;
@@ -56,6 +57,8 @@ pub struct Stalls {
     pub waiters: Vec<(Owner, Sums)>,
     /// All other processes together.
     pub others: Sums,
+    /// Threads that ended before their process was known, which may be a selected one.
+    pub ended: Sums,
     pub moved: Vec<Moved>,
     pub threads: Vec<KernelThread>,
     /// Empty if the kernel does not measure pressure.
@@ -66,7 +69,11 @@ pub struct Stalls {
     pub limits: Vec<MemoryLimit>,
     /// The value of `thp.defrag`.
     pub defrag: Option<String>,
+    /// The orders of the folios that faults and collapses get.
+    pub thp_orders: BTreeSet<u32>,
     pub nr_lost: u64,
+    /// Waits that were left out because their end may be among the lost events.
+    pub nr_without_end: u64,
     /// Waits that began before tracing.
     pub nr_headless: u64,
     /// Events that this kernel lacks.
@@ -160,6 +167,7 @@ pub fn watch(selection: &Selection, time: Duration) -> Result<Stalls, StallsErro
     stalls.threads = after.threads_since(&before);
     stalls.pressures = after.pressure_since(&before);
     stalls.defrag = thp::chosen(&Live, &thp::setting("defrag"));
+    stalls.thp_orders = thp::orders(&Live, Geometry::running());
     Ok(stalls)
 }
 
@@ -283,11 +291,14 @@ impl<'a> Tracing<'a> {
     fn finish(mut self, choice: &Choice<'_>) -> Result<Stalls, StallsError> {
         self.round()?;
         let nr_headless = self.waits.nr_headless;
-        for wait in self.waits.finish(now_ns()) {
+        let nr_lost = self.instance.nr_lost();
+        let finished = self.waits.finish(now_ns(), nr_lost);
+        for wait in finished.waits {
             self.owners.add(&Live, &wait, &|tid| self.instance.comm_of(tid));
         }
         let mut stalls = Stalls {
-            nr_lost: self.instance.nr_lost(),
+            nr_lost,
+            nr_without_end: finished.nr_left_out,
             nr_headless,
             missing_events: self.events.missing,
             ..Stalls::default()
@@ -299,6 +310,8 @@ impl<'a> Tracing<'a> {
         for (owner, sums) in self.owners.sums {
             if owner.is_kernel || choice.has(&owner) {
                 stalls.waiters.push((owner, sums));
+            } else if owner.has_ended {
+                stalls.ended.extend(&sums);
             } else {
                 stalls.others.extend(&sums);
             }

@@ -209,7 +209,7 @@ mod tests {
             let files = [files[0], files[1], (last.as_str(), &text), files[2]];
             match joined(&files, TUNABLE) {
                 Err(error) => {
-                    assert!(is_refused && error.contains("90-b.conf: it sets"), "{error}")
+                    assert!(is_refused && error.contains("90-b.conf: it sets"), "{error}");
                 }
                 Ok((value, _)) => {
                     assert!(!is_refused && value == "a=1:glibc.malloc.hugetlb=1", "{value}");

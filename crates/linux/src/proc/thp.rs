@@ -1,10 +1,12 @@
 //! Transparent huge pages: the paths of the settings, and the sizes that this kernel supports.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::choice::Choice;
 use super::number;
+use crate::geometry::Geometry;
 use crate::system::System;
 
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
@@ -65,6 +67,16 @@ pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
     Ok(sizes)
 }
 
+/// Returns the orders that faults and collapses may get: that of a PMD entry, and each size that is
+/// not off for private or shared memory.
+pub(crate) fn orders(system: &dyn System, geometry: Geometry) -> BTreeSet<u32> {
+    let is_on = |path: &Path| chosen(system, path).is_some_and(|word| word != "never");
+    let sizes = sizes_kib(system).unwrap_or_default().into_iter();
+    let on = sizes.filter(|kib| is_on(&control(*kib)) || is_on(&of_size(*kib, "shmem_enabled")));
+    let pages = on.map(|kib| kib.saturating_mul(1 << 10) / geometry.page_bytes);
+    pages.filter_map(u64::checked_ilog2).chain([geometry.pmd_order]).collect()
+}
+
 /// Parses `hugepages-64kB` to 64.
 pub(crate) fn kib_of(folder: &str) -> Option<u64> {
     folder.strip_prefix("hugepages-")?.strip_suffix("kB")?.parse().ok()
@@ -79,5 +91,21 @@ mod tests {
         assert_eq!(kib_of("hugepages-64kB"), Some(64));
         assert_eq!(kib_of("khugepaged"), None);
         assert_eq!(kib_of("hugepages-xkB"), None);
+    }
+
+    #[test]
+    fn orders_are_those_of_sizes_that_are_on() {
+        let dir = tempfile::tempdir().unwrap();
+        for (kib, enabled, shmem) in
+            [(16, "[never]", "[never]"), (32, "[never]", "never [advise]"), (64, "[inherit]", "")]
+        {
+            let folder = dir.path().join(&THP[1..]).join(format!("hugepages-{kib}kB"));
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("enabled"), format!("always {enabled}\n")).unwrap();
+            std::fs::write(folder.join("shmem_enabled"), format!("always {shmem}\n")).unwrap();
+        }
+        let system = crate::system::MemSystem::from_dir(dir.path());
+        let of = |page_bytes| orders(&system, Geometry::of(page_bytes));
+        assert_eq!(of(4096), [3, 4, 9].into());
     }
 }

@@ -60,6 +60,13 @@ impl Open {
     }
 }
 
+#[derive(Debug)]
+pub(super) struct Finished {
+    pub(super) waits: Vec<Wait>,
+    /// Waits without an end, although events were lost.
+    pub(super) nr_left_out: u64,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Waits {
     open: BTreeMap<u32, Open>,
@@ -121,13 +128,17 @@ impl Waits {
         over.iter().filter_map(|(tid, open)| Some(open.wait(*tid, open.ended()?, false))).collect()
     }
 
-    /// Ends everything: what still waits is cut.
-    pub(super) fn finish(self, now_ns: u64) -> Vec<Wait> {
+    /// Ends everything: what still waits is cut. If events were lost, its end may be among them, so
+    /// it is left out and counted.
+    pub(super) fn finish(self, now_ns: u64, nr_lost: u64) -> Finished {
         let end = |(tid, open): (u32, Open)| match open.ended() {
             Some(end_ns) => Some(open.wait(tid, end_ns, false)),
             None => open.is_busy.then(|| open.wait(tid, now_ns, true)),
         };
-        self.open.into_iter().filter_map(end).collect()
+        let waits = self.open.into_iter().filter_map(end);
+        let (left_out, waits): (Vec<Wait>, Vec<Wait>) =
+            waits.partition(|wait| wait.is_cut && nr_lost > 0);
+        Finished { waits, nr_left_out: left_out.len() as u64 }
     }
 }
 
@@ -160,7 +171,7 @@ mod tests {
         ]);
         let expected = [of(Kind::Compaction, Some(9), 30), of(Kind::Reclaim, Some(9), 5)];
         assert_eq!(ended, expected);
-        assert!(waits.finish(99).is_empty());
+        assert!(waits.finish(99, 0).waits.is_empty());
     }
 
     #[test]
@@ -189,9 +200,12 @@ mod tests {
         assert_eq!(waits.nr_headless, 2);
         let (waits, _) = run(&[(5, Step::Begins(Kind::GroupReclaim, 0))]);
         let cut = Wait { is_cut: true, ..of(Kind::GroupReclaim, Some(0), 15) };
-        assert_eq!(waits.finish(20), [cut]);
+        assert_eq!(waits.finish(20, 0).waits, [cut]);
+        let (waits, _) = run(&[(5, Step::Begins(Kind::GroupReclaim, 0))]);
+        let lossy = waits.finish(20, 1);
+        assert_eq!((lossy.waits.len(), lossy.nr_left_out), (0, 1), "its end may be lost");
         let (waits, _) = run(&[(5, Step::Tries(3)), (6, Step::ZoneBegins), (8, Step::ZoneEnds)]);
-        assert_eq!(waits.finish(20), [of(Kind::Compaction, Some(3), 3)]);
+        assert_eq!(waits.finish(20, 1).waits, [of(Kind::Compaction, Some(3), 3)]);
     }
 
     fn any_step() -> impl Strategy<Value = Step> {
@@ -218,7 +232,7 @@ mod tests {
                 waits.settle(now).into_iter().for_each(&mut add);
                 prop_assert!(waits.open.len() <= 3);
             }
-            waits.finish(now).into_iter().for_each(&mut add);
+            waits.finish(now, 0).waits.into_iter().for_each(&mut add);
             prop_assert!(sums.iter().all(|sum| *sum <= now), "{sums:?} in {now}");
         }
     }

@@ -1,6 +1,6 @@
 //! The result of `folio maps --stalls`: waits for memory, and what would help.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use largefolio_linux::census::cgroup::MemoryLimit;
@@ -31,6 +31,8 @@ pub struct StallsResult {
     pub(super) kernel_threads: Vec<KernelThread>,
     /// Processes that were not selected.
     pub(super) others: Others,
+    /// Threads that ended before their process was known.
+    pub(super) ended: Others,
     pub(super) counters: Vec<Counter>,
     /// Empty if the kernel does not measure pressure.
     pub(super) pressure: Vec<Pressure>,
@@ -38,8 +40,12 @@ pub struct StallsResult {
     memory_limits: Vec<MemoryLimit>,
     pub(super) nr_lost_events: u64,
     pub(super) nr_begun_before: u64,
+    /// Left out, because their end may be among the lost events.
+    nr_without_end: u64,
     pub(super) missing_events: Vec<&'static str>,
     pub(super) remedies: Vec<Remedy>,
+    #[serde(skip)]
+    thp_orders: BTreeSet<u32>,
     /// Processes shown in the text.
     #[serde(skip)]
     pub(super) nr_shown: usize,
@@ -157,6 +163,12 @@ fn buckets(waits: &Durations) -> Vec<Bucket> {
     waits.powers().into_iter().map(|(from_ns, count)| Bucket { from_ns, count }).collect()
 }
 
+impl Others {
+    fn of(sums: &Sums) -> Self {
+        Self { count: sums.nr_waits(), total_ns: sums.total_ns() }
+    }
+}
+
 impl MapsRequest {
     /// Watches for `time`, or until Ctrl-C. The text shows at most `nr_shown` processes.
     ///
@@ -194,7 +206,8 @@ impl StallsResult {
             defrag: stalls.defrag,
             processes,
             kernel_threads: kernel_threads(stalls.threads, &kernel, page_bytes),
-            others: Others { count: stalls.others.nr_waits(), total_ns: stalls.others.total_ns() },
+            others: Others::of(&stalls.others),
+            ended: Others::of(&stalls.ended),
             counters: stalls.moved.into_iter().map(counter).collect(),
             pressure: stalls
                 .pressures
@@ -209,6 +222,8 @@ impl StallsResult {
             memory_limits: stalls.limits,
             nr_lost_events: stalls.nr_lost,
             nr_begun_before: stalls.nr_headless,
+            nr_without_end: stalls.nr_without_end,
+            thp_orders: stalls.thp_orders,
             missing_events: stalls.missing_events,
             remedies: Vec::new(),
             nr_shown: usize::MAX,
@@ -220,9 +235,16 @@ impl StallsResult {
     #[must_use]
     pub fn remarks(&self) -> Vec<Remark> {
         let lost = (self.nr_lost_events > 0).then(|| {
+            let left_out = match self.nr_without_end {
+                0 => String::new(),
+                nr => format!(
+                    ", among them {} whose end may be lost",
+                    crate::figures::counted(nr, "wait")
+                ),
+            };
             Remark::Warning(format!(
                 "{} events were lost because they arrived faster than folio could read them, so \
-                 some waits are missing",
+                 some waits are missing{left_out}",
                 self.nr_lost_events
             ))
         });
@@ -255,12 +277,18 @@ impl StallsResult {
 
     /// Returns what would help, the longest waits first.
     fn remedies(&self) -> Vec<Remedy> {
-        let is_for_folios = |waits: &Waits| waits.order.is_some_and(|order| order > 0);
+        let is_large = |waits: &Waits| waits.order.is_some_and(|order| order > 0);
+        let is_for_folios =
+            |waits: &Waits| waits.order.is_some_and(|order| self.thp_orders.contains(&order));
         let of_system = |waits: &Waits| matches!(waits.kind, Kind::Compaction | Kind::Reclaim);
         let mut all = vec![
             (self.sum_ns(|one| of_system(one) && is_for_folios(one)), self.of_folios()),
             (
-                self.sum_ns(|one| one.kind == Kind::Reclaim && !is_for_folios(one)),
+                self.sum_ns(|one| of_system(one) && is_large(one) && !is_for_folios(one)),
+                vec![of_other_orders()],
+            ),
+            (
+                self.sum_ns(|one| one.kind == Kind::Reclaim && !is_large(one)),
                 vec![of_free_memory()],
             ),
             (self.sum_ns(|one| one.kind == Kind::GroupReclaim), self.of_limits()),
@@ -340,6 +368,15 @@ fn of_free_memory() -> Remedy {
                 vm.watermark_scale_factor lets kswapd begin earlier, and keeps more memory free. \
                 This shows whether large folios hold memory that no program used";
     Remedy { what: what.to_owned(), command: as_root("folio maps --all --waste") }
+}
+
+fn of_other_orders() -> Remedy {
+    plain(
+        "some waits were for sizes that no fault and no collapse gets, because they are off. Large \
+         folios of files, network buffers and drivers wait for such sizes, and no setting of THP \
+         changes that"
+            .to_owned(),
+    )
 }
 
 fn of_nodes() -> Remedy {

@@ -104,6 +104,14 @@ fn answer(result: &StallsResult) -> String {
             as_root("folio maps --stalls")
         );
     }
+    if result.ended.count > 0 {
+        let _ = writeln!(
+            out,
+            "Threads that ended before folio could find their process waited {}. Some may belong to \
+             selected processes.",
+            time(result.ended.total_ns)
+        );
+    }
     out
 }
 

@@ -29,7 +29,8 @@ fn sums(kind: Kind, order: Option<u32>, all_ns: &[u64]) -> Sums {
 
 fn stalls(waiters: Vec<(Owner, Sums)>) -> Stalls {
     let elapsed = Duration::from_secs(30);
-    Stalls { elapsed, waiters, defrag: Some("always".to_owned()), ..Stalls::default() }
+    let (defrag, thp_orders) = (Some("always".to_owned()), [4, 9].into());
+    Stalls { elapsed, waiters, defrag, thp_orders, ..Stalls::default() }
 }
 
 fn result(stalls: Stalls) -> StallsResult {
@@ -124,4 +125,27 @@ fn what_was_cut_or_missed_is_said() {
     assert!(
         matches!(&result.remarks()[..], [Remark::Warning(text)] if text.starts_with("7 events"))
     );
+}
+
+#[test]
+fn a_size_that_is_off_is_not_blamed_on_defrag() {
+    let of = |order| {
+        let waiters = vec![(owner(1, "x"), sums(Kind::Compaction, Some(order), &[1_000]))];
+        result(stalls(waiters)).text()
+    };
+    assert!(of(4).contains("thp.defrag") && !of(4).contains("network buffers"), "{}", of(4));
+    assert!(!of(2).contains("thp.defrag") && of(2).contains("network buffers"), "{}", of(2));
+    assert!(!of(0).contains("network buffers"), "{}", of(0));
+}
+
+#[test]
+fn threads_that_ended_and_waits_without_an_end_are_named() {
+    let ended = sums(Kind::Reclaim, Some(0), &[2_000_000]);
+    let lossy = Stalls { ended, nr_lost: 5, nr_without_end: 3, ..stalls(Vec::new()) };
+    let result = result(lossy);
+    let text = result.text();
+    assert!(text.contains("find their process waited 2.00 ms"), "{text}");
+    assert!(!text.contains("not selected"), "{text}");
+    let remarks = format!("{:?}", result.remarks());
+    assert!(remarks.contains("among them 3 waits whose end may be lost"), "{remarks}");
 }
