@@ -2,6 +2,7 @@
 
 mod affected;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::ExportError;
@@ -207,10 +208,16 @@ impl TuneResult {
         self
     }
 
-    /// Adds the running programs that the plan's changes affect.
+    /// Adds the running programs that the plan's changes affect; `settings` are the current values by
+    /// name.
     #[must_use]
-    pub fn affects(mut self, plan: &ChangeSet, census: &Census) -> Self {
-        self.affected = affected::all(plan, census);
+    pub fn affects(
+        mut self,
+        plan: &ChangeSet,
+        settings: &BTreeMap<String, String>,
+        census: &Census,
+    ) -> Self {
+        self.affected = affected::all(plan, settings, census);
         self
     }
 

@@ -187,7 +187,8 @@ impl TunePlan {
 
     /// Adds the running programs that the plan affects.
     fn with_affected(&self, result: TuneResult, plan: &ChangeSet) -> TuneResult {
-        if self.root != Path::new("/") || !tune::needs_census(plan) {
+        let settings = self.catalog.folio_settings();
+        if self.root != Path::new("/") || !tune::needs_census(plan, &settings) {
             return result;
         }
         let census = Selection::All.chosen(&Live).and_then(|all| census::take(&Live, &all.pids));
@@ -199,7 +200,7 @@ impl TunePlan {
                          programs are shown",
                     );
                 }
-                result.affects(plan, &census)
+                result.affects(plan, &settings, &census)
             }
             Err(error) => {
                 console::warn(&format!("cannot tell which programs the change affects: {error}"));

@@ -168,6 +168,15 @@ impl Catalog {
         kib.filter_map(|kib| kib.checked_mul(1 << 10)).collect()
     }
 
+    /// Returns the current values of the settings that decide which folios memory gets, by name.
+    #[must_use]
+    pub fn folio_settings(&self) -> BTreeMap<String, String> {
+        let names =
+            Self::names(&self.sizes()).into_iter().filter(|name| Self::decides_folios(name));
+        let read = |name: String| Some((name.clone(), self.read(&name).ok()?.value));
+        names.filter_map(read).collect()
+    }
+
     /// Returns the free huge pages of each pool, by size in KiB.
     pub(crate) fn pools(&self) -> BTreeMap<u64, u64> {
         let entries = fs::read_dir(self.below_root(Path::new(host::POOLS)));

@@ -4,7 +4,7 @@
 //! memory in folios that new memory would no longer get, or memory in smaller folios, of which
 //! new memory may take more.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use largefolio_linux::census::Census;
 use largefolio_linux::census::folios::{MemoryKind, Size, Tally};
@@ -41,25 +41,39 @@ pub(super) struct Program {
     pub(super) bytes: u64,
 }
 
-/// Which memory a setting is about: one size, or all large ones.
+/// Which memory a setting is about.
 struct Concern {
     kind: MemoryKind,
-    order: Option<u32>,
+    /// Empty: all large folios, on a kernel whose sizes have no settings.
+    orders: BTreeSet<u32>,
 }
 
-/// Whether a plan has a change that affects programs, so that a census is worth its time.
+/// The settings by name, now and after the plan.
+struct Settings<'a> {
+    now: &'a BTreeMap<String, String>,
+    planned: BTreeMap<String, String>,
+}
+
+/// Whether a plan has a change that affects programs, so that a census is worth its time. `now` are
+/// the current settings by name.
 #[must_use]
-pub fn needs_census(plan: &ChangeSet) -> bool {
-    plan.changes.iter().any(|change| direction(change).is_some())
+pub fn needs_census(plan: &ChangeSet, now: &BTreeMap<String, String>) -> bool {
+    let settings = Settings::of(plan, now);
+    plan.changes.iter().any(|change| settings.direction(change).is_some())
 }
 
-pub(super) fn all(plan: &ChangeSet, census: &Census) -> Vec<Affected> {
-    plan.changes.iter().filter_map(|change| of(change, census)).collect()
+pub(super) fn all(
+    plan: &ChangeSet,
+    now: &BTreeMap<String, String>,
+    census: &Census,
+) -> Vec<Affected> {
+    let settings = Settings::of(plan, now);
+    plan.changes.iter().filter_map(|change| of(change, &settings, census)).collect()
 }
 
-fn of(change: &TuneChange, census: &Census) -> Option<Affected> {
-    let (effect, name) = (direction(change)?, change.name.strip_prefix("thp.")?);
-    let concern = concern(name, census.geometry.page_bytes)?;
+fn of(change: &TuneChange, settings: &Settings<'_>, census: &Census) -> Option<Affected> {
+    let effect = settings.direction(change)?;
+    let concern = settings.concern(&change.name, census.geometry.page_bytes)?;
     let mut programs: BTreeMap<&str, u64> = BTreeMap::new();
     for process in &census.processes {
         *programs.entry(&process.name).or_default() += concern.bytes(effect, &process.tally);
@@ -80,23 +94,71 @@ fn of(change: &TuneChange, census: &Census) -> Option<Affected> {
     })
 }
 
-/// Returns whether a change of `thp.` allows less or more; `None` if it does neither.
-fn direction(change: &TuneChange) -> Option<Effect> {
-    concern(change.name.strip_prefix("thp.")?, 4096)?;
-    let (now, then) = (allows(&change.now)?, allows(&change.planned)?);
-    match then.cmp(&now) {
-        std::cmp::Ordering::Less => Some(Effect::Loses),
-        std::cmp::Ordering::Equal => None,
-        std::cmp::Ordering::Greater => Some(Effect::MayGrow),
+impl<'a> Settings<'a> {
+    fn of(plan: &ChangeSet, now: &'a BTreeMap<String, String>) -> Self {
+        let mut planned = now.clone();
+        planned.extend(plan.changes.iter().map(|one| (one.name.clone(), one.planned.clone())));
+        Self { now, planned }
+    }
+
+    /// Returns whether a change of `thp.` allows less or more; `None` if it does neither.
+    fn direction(&self, change: &TuneChange) -> Option<Effect> {
+        self.concern(&change.name, 4096)?;
+        let now = allows(effective(&change.name, &change.now, self.now)?)?;
+        let then = allows(effective(&change.name, &change.planned, &self.planned)?)?;
+        match then.cmp(&now) {
+            std::cmp::Ordering::Less => Some(Effect::Loses),
+            std::cmp::Ordering::Equal => None,
+            std::cmp::Ordering::Greater => Some(Effect::MayGrow),
+        }
+    }
+
+    /// Returns the memory that a setting is about: for a setting of all sizes, those that inherit.
+    /// `None` if there is none.
+    fn concern(&self, name: &str, page_bytes: u64) -> Option<Concern> {
+        let order = |name: &str| (size_of(name)? / page_bytes).checked_ilog2();
+        let kind = if has_shmem(name) { MemoryKind::Shmem } else { MemoryKind::Anon };
+        if !is_global(name) {
+            return Some(Concern { kind, orders: [order(name)?].into() });
+        }
+        let inherits = |one: &&String| {
+            let is_same = has_shmem(one) == has_shmem(name);
+            is_same && [self.now, &self.planned].iter().all(|all| all[*one] == INHERIT)
+        };
+        let mut sizes = self.now.keys().filter(|one| size_of(one).is_some()).peekable();
+        let has_sizes = sizes.peek().is_some();
+        let orders: BTreeSet<u32> = sizes.filter(inherits).filter_map(|one| order(one)).collect();
+        (!has_sizes || !orders.is_empty()).then_some(Concern { kind, orders })
     }
 }
 
-/// How much a word allows, compared with others. `inherit` follows the global setting, which is
-/// usually `madvise`.
+const INHERIT: &str = "inherit";
+
+fn is_global(name: &str) -> bool {
+    ["thp.enabled", "thp.shmem_enabled"].contains(&name)
+}
+
+fn has_shmem(name: &str) -> bool {
+    name == "thp.shmem_enabled" || name.ends_with(".shmem")
+}
+
+/// Returns the folio size that a setting such as `thp.64K.shmem` is about.
+fn size_of(name: &str) -> Option<u64> {
+    let size = name.strip_prefix("thp.")?;
+    parse_bytes(size.strip_suffix(".shmem").unwrap_or(size))
+}
+
+/// Returns `value`, or the one that it inherits; `None` if that is unknown.
+fn effective<'a>(name: &str, value: &'a str, all: &'a BTreeMap<String, String>) -> Option<&'a str> {
+    let global = if has_shmem(name) { "thp.shmem_enabled" } else { "thp.enabled" };
+    if value == INHERIT { all.get(global).map(String::as_str) } else { Some(value) }
+}
+
+/// How much a word allows, compared with others.
 fn allows(word: &str) -> Option<u32> {
     Some(match word {
         "never" | "deny" => 0,
-        "madvise" | "advise" | "inherit" => 1,
+        "madvise" | "advise" => 1,
         "within_size" => 2,
         "always" => 3,
         "force" => 4,
@@ -104,27 +166,18 @@ fn allows(word: &str) -> Option<u32> {
     })
 }
 
-fn concern(name: &str, page_bytes: u64) -> Option<Concern> {
-    let (kind, size) = match name {
-        "enabled" => return Some(Concern { kind: MemoryKind::Anon, order: None }),
-        "shmem_enabled" => return Some(Concern { kind: MemoryKind::Shmem, order: None }),
-        _ => match name.strip_suffix(".shmem") {
-            Some(size) => (MemoryKind::Shmem, size),
-            None => (MemoryKind::Anon, name),
-        },
-    };
-    let order = (parse_bytes(size)? / page_bytes).checked_ilog2()?;
-    Some(Concern { kind, order: Some(order) })
-}
-
 impl Concern {
     fn bytes(&self, effect: Effect, tally: &Tally) -> u64 {
-        let is_in = |size| match (effect, size, self.order) {
-            (_, Size::Unknown, _) => effect == Effect::MayGrow,
-            (Effect::Loses, Size::Order(order), Some(own)) => order == own,
-            (Effect::Loses, Size::Order(order), None) => order > 0,
-            (Effect::MayGrow, Size::Order(order), Some(own)) => order < own,
-            (Effect::MayGrow, Size::Order(order), None) => order == 0,
+        let is_own = |order| match self.orders.is_empty() {
+            true => order > 0,
+            false => self.orders.contains(&order),
+        };
+        // New memory gets folios up to the largest of these.
+        let is_smaller = |order| self.orders.last().map_or(order == 0, |largest| order < *largest);
+        let is_in = |size| match (effect, size) {
+            (_, Size::Unknown) => effect == Effect::MayGrow,
+            (Effect::Loses, Size::Order(order)) => is_own(order),
+            (Effect::MayGrow, Size::Order(order)) => is_smaller(order),
         };
         tally.sum(|kind, size| kind == self.kind && is_in(size)).mapped_bytes()
     }
@@ -159,7 +212,14 @@ mod tests {
         }
     }
 
-    fn affected(name: &str, now: &str, planned: &str) -> Option<(Effect, Vec<(String, u64)>)> {
+    type Found = Option<(Effect, Vec<(String, u64)>)>;
+
+    /// `settings` are current values without `thp.`.
+    fn affected(settings: &[(&str, &str)], (name, now, planned): (&str, &str, &str)) -> Found {
+        let settings = settings.iter();
+        let mut settings: BTreeMap<String, String> =
+            settings.map(|(name, value)| (format!("thp.{name}"), (*value).to_owned())).collect();
+        settings.insert(name.to_owned(), now.to_owned());
         let change = TuneChange {
             name: name.to_owned(),
             now: now.to_owned(),
@@ -167,7 +227,9 @@ mod tests {
             why: String::new(),
         };
         let census = census(&[("db", 9, 30), ("db", 9, 10), ("web", 0, 50), ("small", 4, 5)]);
-        let one = of(&change, &census)?;
+        let plan = ChangeSet { changes: vec![change], ..ChangeSet::default() };
+        let one = all(&plan, &settings, &census).pop()?;
+        assert!(needs_census(&plan, &settings));
         let programs = one.programs.into_iter();
         Some((one.effect, programs.map(|one| (one.name, one.bytes / MIB)).collect()))
     }
@@ -189,7 +251,30 @@ mod tests {
             ("khugepaged.max_ptes_none", "511", "64", None),
             ("readahead.vda", "128", "512", None),
         ] {
-            assert_eq!(affected(name, now, planned), expected, "{name} {now} -> {planned}");
+            let settings: &[(&str, &str)] =
+                if name == "thp.2M" { &[("enabled", "always")] } else { &[] };
+            let found = affected(settings, (name, now, planned));
+            assert_eq!(found, expected, "{name} {now} -> {planned}");
         }
+    }
+
+    #[test]
+    fn inherited_values_are_resolved() {
+        let names = |settings: &[(&str, &str)], change| {
+            let (effect, programs) = affected(settings, change)?;
+            let names = programs.into_iter().map(|(name, _)| name);
+            Some((effect, names.collect::<Vec<_>>().join(" ")))
+        };
+        let loses = |names: &str| Some((Effect::Loses, names.to_owned()));
+        let grows = |names: &str| Some((Effect::MayGrow, names.to_owned()));
+        let to_madvise = ("thp.2M", "inherit", "madvise");
+        assert_eq!(names(&[("enabled", "always")], to_madvise), loses("db"));
+        assert_eq!(names(&[("enabled", "madvise")], to_madvise), None);
+        assert_eq!(names(&[("enabled", "never")], to_madvise), grows("web small"));
+        // Only sizes that inherit change with the setting of all.
+        let own = [("2M", "never"), ("64K", "inherit"), ("2M.shmem", "inherit")];
+        assert_eq!(names(&own, ("thp.enabled", "always", "never")), loses("small"));
+        assert_eq!(names(&own, ("thp.enabled", "never", "always")), grows("web"));
+        assert_eq!(names(&[("2M", "never")], ("thp.enabled", "always", "never")), None);
     }
 }
