@@ -256,7 +256,7 @@ impl TunePlan {
         } else {
             written.context("the settings were changed, but will not survive a reboot")?
         };
-        let taken = self.supersede(&store, &superseded)?;
+        let taken = supersede(&store, &superseded)?;
         // Before the output, which may fail.
         lasting::activate(&self.root, &written);
         self.deliver(&tune::applied(plan).wrote(&written).took(&taken), console)?;
@@ -268,19 +268,6 @@ impl TunePlan {
             ));
         }
         Ok(done(plan))
-    }
-
-    /// Removes the drop-ins of instances whose template now has their settings.
-    fn supersede(&self, store: &Store, places: &[FilePlace]) -> Result<Vec<Taken>> {
-        let is_one = |place: &FilePlace| places.contains(place);
-        let taken = store.take_back_some(Foreign::Keep, &is_one, &mut || Ok(()))?;
-        for file in taken.iter().filter(|file| !file.is_gone()) {
-            console::warn(&format!(
-                "{} is still there, and overrides the template's settings for its instance",
-                shown(&file.path)
-            ));
-        }
-        Ok(taken)
     }
 
     /// Checked before looking for a home, which service users do not have.
@@ -345,6 +332,19 @@ impl TunePlan {
         };
         console.deliver(text.as_bytes(), None)
     }
+}
+
+/// Removes an instance's drop-in if its template now has the same settings.
+fn supersede(store: &Store, places: &[FilePlace]) -> Result<Vec<Taken>> {
+    let is_one = |place: &FilePlace| places.contains(place);
+    let taken = store.take_back_some(Foreign::Keep, &is_one, &mut || Ok(()))?;
+    for file in taken.iter().filter(|file| !file.is_gone()) {
+        console::warn(&format!(
+            "{} is still there, and overrides the template's settings for its instance",
+            shown(&file.path)
+        ));
+    }
+    Ok(taken)
 }
 
 /// Returns the exit status: "no" if none of the settings exists.

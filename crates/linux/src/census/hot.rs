@@ -119,7 +119,7 @@ pub fn watch(pids: &[u32], time: Duration) -> Result<Hot, HotError> {
     Ok(hot)
 }
 
-/// A process whose accessed bits were cleared.
+/// A process after its accessed bits were cleared.
 struct Cleared {
     pid: u32,
     name: String,

@@ -63,7 +63,7 @@ impl FilePlace {
         if unit.instance().is_empty() { Self::DropIn(unit) } else { Self::InstanceDropIn(unit) }
     }
 
-    /// Returns the service whose drop-in this is.
+    /// Returns the drop-in's service.
     #[must_use]
     pub fn service(&self) -> Option<&ServiceName> {
         match self {
@@ -168,7 +168,7 @@ impl ServiceName {
         [self.0.clone()].into_iter().chain(template)
     }
 
-    /// Returns the names whose drop-ins apply, the nearest first: `a-b@x`, `a-b@` and `a-`.
+    /// Returns the names with drop-ins that apply, the nearest first: `a-b@x`, `a-b@` and `a-`.
     pub(super) fn drop_in_names(&self) -> Vec<String> {
         let mut names: Vec<String> = self.names().collect();
         let stem = self.0.strip_suffix(".service").unwrap_or(&self.0);
@@ -180,7 +180,7 @@ impl ServiceName {
         names
     }
 
-    /// Returns the unit whose alias this name is: a link to another name in a unit directory.
+    /// Returns the unit's real name if this is an alias: a link to another name in a unit directory.
     fn alias_of(&self, root: &Path) -> Option<String> {
         let folders = || UNIT_FOLDERS.iter().map(|folder| root.join(folder));
         let places = self.names().flat_map(|name| folders().map(move |folder| folder.join(&name)));

@@ -67,7 +67,7 @@ pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
     Ok(sizes)
 }
 
-/// Returns the orders that faults and collapses may get: that of a PMD entry, and each size that is
+/// Returns the orders that faults and collapses may get: a PMD entry's, and each size's that is
 /// not off for private or shared memory.
 pub(crate) fn orders(system: &dyn System, geometry: Geometry) -> BTreeSet<u32> {
     let is_on = |path: &Path| chosen(system, path).is_some_and(|word| word != "never");

@@ -139,7 +139,7 @@ fn is_global(name: &str) -> bool {
 }
 
 fn has_shmem(name: &str) -> bool {
-    name == "thp.shmem_enabled" || name.ends_with(".shmem")
+    name == "thp.shmem_enabled" || name.strip_suffix(".shmem").is_some()
 }
 
 /// Returns the folio size that a setting such as `thp.64K.shmem` is about.
@@ -168,9 +168,8 @@ fn allows(word: &str) -> Option<u32> {
 
 impl Concern {
     fn bytes(&self, effect: Effect, tally: &Tally) -> u64 {
-        let is_own = |order| match self.orders.is_empty() {
-            true => order > 0,
-            false => self.orders.contains(&order),
+        let is_own = |order| {
+            if self.orders.is_empty() { order > 0 } else { self.orders.contains(&order) }
         };
         // New memory gets folios up to the largest of these.
         let is_smaller = |order| self.orders.last().map_or(order == 0, |largest| order < *largest);
