@@ -35,8 +35,9 @@ pub const SLOWER_PERCENT: f64 = 5.0;
 const NR_AT_ONCE: u64 = 6;
 /// Precision of a limit: a share of it, or a number of bytes if that is more.
 const PRECISION: u64 = 256;
-/// A replay with a limit ends after this many times the steps without one: it is thrashing.
-const STEPS_FACTOR: u64 = 16;
+/// A replay with a limit ends after this many steps per page and fault of the run without one: it is
+/// thrashing. A page that is evicted and read again takes about a hundred.
+const STEPS_PER_PAGE: u64 = 1 << 12;
 /// Steps that are always allowed, a few seconds of work.
 const STEPS_MIN: u64 = 1 << 26;
 const PRECISION_BYTES: u64 = 64 << 10;
@@ -146,7 +147,9 @@ fn limited(spec: &CellSpec, bytes: u64) -> CellSpec {
 
 impl Column<'_> {
     fn limited(&self, bytes: u64) -> CellSpec {
-        let steps = self.plain.steps.saturating_mul(STEPS_FACTOR).max(STEPS_MIN);
+        let bytes_used = self.peak.saturating_add(self.plain.reads.bytes);
+        let nr_pages = bytes_used / self.plain.page_bytes + self.plain.faults.total;
+        let steps = nr_pages.saturating_mul(STEPS_PER_PAGE).max(STEPS_MIN);
         let spec = limited(self.spec, bytes);
         CellSpec { budget: Budget { steps, steps_per_row: 0, ..spec.budget }, ..spec }
     }

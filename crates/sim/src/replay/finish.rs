@@ -85,7 +85,6 @@ impl Cell {
             statistics: self.counted.largest.statistics,
             page_table_bytes: self.counted.largest.page_table_bytes,
             detail,
-            steps: self.memory.work().nr_steps(),
             regions,
             fault_times,
         }

@@ -213,9 +213,6 @@ pub struct Outcome {
     /// Whether segments are placed as if linked for pages larger than the recorded ones.
     pub is_replaced: bool,
     pub detail: Option<Detail>,
-    /// Steps that the model took, as its budget counts them.
-    #[serde(skip)]
-    pub steps: u64,
     /// Where the page walks are, if requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub regions: Option<Regions>,
