@@ -20,6 +20,8 @@ need python3 python3
 if [ "$level" != build ]; then
     # The Python package's tests make an environment of their own.
     python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+    need g++ g++ # Programs that use the library.
+    need pkg-config pkg-config
     need xz xz-utils
     need clang clang # Compiles policies for BPF.
     need mkfs.ext4 e2fsprogs
