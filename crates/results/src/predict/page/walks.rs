@@ -39,12 +39,7 @@ const COUNTERS: [Counter; 2] = [
         field: Some("faults"),
         of: |page| page.faults,
     },
-    Counter {
-        caption: "Page walks by code",
-        what: "page walk",
-        field: None,
-        of: |page| page.data_walks + page.instruction_walks,
-    },
+    Counter { caption: "Page walks by code", what: "page walk", field: None, of: CodePage::walks },
 ];
 
 /// Draws each cell that says where its walks are; `None` if none does.

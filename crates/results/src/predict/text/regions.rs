@@ -23,8 +23,7 @@ pub(super) fn sections(report: &PredictResult) -> Vec<Section> {
     let blocks = Columns::new(rows, |regions| regions.blocks.iter().map(block).collect());
     let lines = first.blocks.iter().map(|it| (block(it).0, block_label(it)));
     let by_address = blocks.lines(lines.collect(), first.nr_blocks);
-    let page =
-        |page: &CodePage| ((page.program, page.start), page.data_walks + page.instruction_walks);
+    let page = |page: &CodePage| ((page.program, page.start), page.walks());
     let code = Columns::new(rows, |regions| regions.code.iter().map(page).collect());
     let lines = first.code.iter().map(|it| (page(it).0, code_label(&report.functions, it)));
     let by_code = code.lines(lines.collect(), first.code.len() as u64);

@@ -19,7 +19,7 @@ use crate::interval::Interval;
 use crate::machine::Costs;
 use crate::replay::observers::detail::AreaKind;
 use crate::replay::observers::programs::ProgramNr;
-use crate::replay::observers::regions::{Place, place_of};
+use crate::replay::observers::regions::{Place, path, place_of};
 use crate::replay::program::space::AddressSpace;
 
 /// Faults of further kinds are counted without a time. Only waits have so many values.
@@ -146,7 +146,6 @@ impl Seen {
 
     fn long_fault(self, price: &FaultPrice, meta: &Meta) -> LongFault {
         let Self { nr, references, program, address, place: (kind, file) } = self;
-        let file = file.and_then(|file| meta.files.get(file as usize));
         LongFault {
             faults: nr,
             ns: price.ns.rounded(),
@@ -155,7 +154,7 @@ impl Seen {
             program,
             address,
             kind,
-            path: file.map_or_else(String::new, |file| file.path.clone()),
+            path: path(meta, file),
         }
     }
 }

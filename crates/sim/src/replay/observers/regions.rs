@@ -61,6 +61,13 @@ pub struct CodePage {
     pub faults: u64,
 }
 
+impl CodePage {
+    #[must_use]
+    pub const fn walks(&self) -> u64 {
+        self.data_walks + self.instruction_walks
+    }
+}
+
 /// What happened in a block of addresses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Block {
@@ -83,33 +90,43 @@ impl Block {
     }
 }
 
+/// The program, and a block or a page of code.
+type Key = (ProgramNr, u64);
+
+/// What was counted at a place.
 #[derive(Clone, Copy, Debug)]
-struct Counted {
-    kind: AreaKind,
-    file: Option<FileId>,
+struct Counted<P> {
+    place: P,
     /// By side.
     walks: [u64; 2],
     faults: u64,
+}
+
+impl<P> Counted<P> {
+    const fn at(place: P) -> Self {
+        Self { place, walks: [0; 2], faults: 0 }
+    }
+
+    fn add(&mut self, side: Side, is_fault: bool) {
+        self.walks[side as usize] += 1;
+        self.faults += u64::from(is_fault);
+    }
+
+    fn walks(&self) -> u64 {
+        self.walks.iter().sum()
+    }
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct RegionCounter {
-    blocks: HashMap<(ProgramNr, u64), Counted>,
-    code: HashMap<(ProgramNr, u64), CountedCode>,
+    blocks: HashMap<Key, Counted<Place>>,
+    /// With the file and the position in it.
+    code: HashMap<Key, Counted<Option<(FileId, u64)>>>,
     /// The address that each thread executed last.
     executed: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct CountedCode {
-    file: Option<FileId>,
-    pos: u64,
-    /// By side.
-    walks: [u64; 2],
-    faults: u64,
-}
-
-/// A page walk, and the fault behind it.
+/// A page walk, and whether it ended in a fault.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CountedWalk {
     pub(crate) thread: ThreadId,
@@ -136,22 +153,15 @@ impl RegionCounter {
 
     /// Counts a walk, and a fault if the page had no entry.
     pub(crate) fn count(&mut self, walk: CountedWalk, space: &AddressSpace) {
-        let CountedWalk { program, addr, side, is_fault, .. } = walk;
-        if let Some(block) = slot(&mut self.blocks, (program, addr >> BLOCK_SHIFT), || {
-            let (kind, file) = place_of(space, addr);
-            Counted { kind, file, walks: [0; 2], faults: 0 }
-        }) {
-            block.walks[side as usize] += 1;
-            block.faults += u64::from(is_fault);
+        let CountedWalk { thread, program, addr, side, is_fault } = walk;
+        let block = || place_of(space, addr);
+        if let Some(block) = slot(&mut self.blocks, (program, addr >> BLOCK_SHIFT), block) {
+            block.add(side, is_fault);
         }
-        let executed = self.executed.get(walk.thread as usize).copied().unwrap_or(0);
+        let executed = self.executed.get(thread as usize).copied().unwrap_or(0);
         let code = if side == Side::Instruction { addr } else { executed } & !(CODE_BYTES - 1);
-        if let Some(page) = slot(&mut self.code, (program, code), || {
-            let (file, pos) = file_of(space, code).unzip();
-            CountedCode { file, pos: pos.unwrap_or(0), walks: [0; 2], faults: 0 }
-        }) {
-            page.walks[side as usize] += 1;
-            page.faults += u64::from(is_fault);
+        if let Some(page) = slot(&mut self.code, (program, code), || file_of(space, code)) {
+            page.add(side, is_fault);
         }
     }
 
@@ -160,37 +170,28 @@ impl RegionCounter {
     }
 
     fn code(&self, meta: &Meta) -> Vec<CodePage> {
-        let mut pages: Vec<_> = self.code.iter().map(|(&key, &counted)| (key, counted)).collect();
-        pages.sort_by_key(|&(key, CountedCode { walks, .. })| {
-            (u64::MAX - walks.iter().sum::<u64>(), key)
-        });
-        pages.truncate(NR_BLOCKS_MAX);
-        let page = |((program, start), counted): ((ProgramNr, u64), CountedCode)| {
-            let CountedCode { file, pos, walks, faults } = counted;
+        let page = |((program, start), counted): (Key, Counted<Option<(FileId, u64)>>)| {
+            let [data_walks, instruction_walks] = by_side(counted.walks);
+            let (file, pos) = counted.place.unzip();
             CodePage {
                 program,
                 start,
                 path: path(meta, file),
-                pos,
-                data_walks: walks[Side::Data as usize],
-                instruction_walks: walks[Side::Instruction as usize],
-                faults,
+                pos: pos.unwrap_or(0),
+                data_walks,
+                instruction_walks,
+                faults: counted.faults,
             }
         };
-        pages.into_iter().map(page).collect()
+        sorted(&self.code).into_iter().take(NR_BLOCKS_MAX).map(page).collect()
     }
 
     fn blocks(&self, meta: &Meta) -> Regions {
-        let mut blocks: Vec<_> =
-            self.blocks.iter().map(|(&key, &counted)| (key, counted)).collect();
-        // The order of a hash map is arbitrary, that of a result is not.
-        blocks.sort_by_key(|&(key, Counted { walks, .. })| {
-            (u64::MAX - walks.iter().sum::<u64>(), key)
-        });
+        let blocks = sorted(&self.blocks);
         let sums: Vec<u64> = blocks
             .iter()
-            .scan(0, |sum, (_, Counted { walks, .. })| {
-                *sum += walks.iter().sum::<u64>();
+            .scan(0, |sum, (_, counted)| {
+                *sum += counted.walks();
                 Some(*sum)
             })
             .collect();
@@ -209,14 +210,18 @@ impl RegionCounter {
             blocks: blocks
                 .into_iter()
                 .take(NR_BLOCKS_MAX)
-                .map(|((program, block), Counted { kind, file, walks, faults })| Block {
-                    program,
-                    start: block << BLOCK_SHIFT,
-                    kind,
-                    path: path(meta, file),
-                    data_walks: walks[Side::Data as usize],
-                    instruction_walks: walks[Side::Instruction as usize],
-                    faults,
+                .map(|((program, block), counted)| {
+                    let [data_walks, instruction_walks] = by_side(counted.walks);
+                    let (kind, file) = counted.place;
+                    Block {
+                        program,
+                        start: block << BLOCK_SHIFT,
+                        kind,
+                        path: path(meta, file),
+                        data_walks,
+                        instruction_walks,
+                        faults: counted.faults,
+                    }
                 })
                 .collect(),
             code: Vec::new(),
@@ -224,19 +229,32 @@ impl RegionCounter {
     }
 }
 
-/// Returns the entry of `key`, a new one if there is room.
-fn slot<T>(
-    counted: &mut HashMap<(ProgramNr, u64), T>,
-    key: (ProgramNr, u64),
-    new: impl FnOnce() -> T,
-) -> Option<&mut T> {
+/// Returns the entry of `key`, a new one at `place` if there is room.
+fn slot<P>(
+    counted: &mut HashMap<Key, Counted<P>>,
+    key: Key,
+    place: impl FnOnce() -> P,
+) -> Option<&mut Counted<P>> {
     if counted.len() >= NR_COUNTED_MAX && !counted.contains_key(&key) {
         return None;
     }
-    Some(counted.entry(key).or_insert_with(new))
+    Some(counted.entry(key).or_insert_with(|| Counted::at(place())))
 }
 
-fn path(meta: &Meta, file: Option<FileId>) -> String {
+/// Returns the entries by walks, most first. The order of a hash map is arbitrary, that of a result
+/// is not.
+fn sorted<P: Copy>(counted: &HashMap<Key, Counted<P>>) -> Vec<(Key, Counted<P>)> {
+    let mut all: Vec<_> = counted.iter().map(|(&key, &counted)| (key, counted)).collect();
+    all.sort_by_key(|(key, counted)| (u64::MAX - counted.walks(), *key));
+    all
+}
+
+/// Returns the walks for data and for instructions.
+const fn by_side(walks: [u64; 2]) -> [u64; 2] {
+    [walks[Side::Data as usize], walks[Side::Instruction as usize]]
+}
+
+pub(super) fn path(meta: &Meta, file: Option<FileId>) -> String {
     let file = file.and_then(|file| meta.files.get(file as usize));
     file.map_or_else(String::new, |file| file.path.clone())
 }
