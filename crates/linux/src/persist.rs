@@ -120,7 +120,7 @@ impl FilePiece {
         lines.extend(new);
     }
 
-    /// Whether it sets what a line of the same or another drop-in sets.
+    /// Whether a line of this or another drop-in sets the same.
     pub(crate) fn sets(&self, line: &str) -> bool {
         match &self.body {
             Body::Whole(_) => false,

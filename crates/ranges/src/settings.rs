@@ -81,6 +81,20 @@ impl Choice {
     }
 }
 
+#[cfg(test)]
+impl Settings {
+    /// 4K pages, and 2M folios for advised memory.
+    pub(crate) const TYPICAL: Self = Self {
+        page_bytes: 4096,
+        pmd_order: 9,
+        always: 0,
+        advised: 1 << 9,
+        process: ProcessThp::Allowed,
+        has_thp: true,
+        is_visible: true,
+    };
+}
+
 impl Settings {
     /// Reads the settings. Takes a dozen short files, about 0.1 ms.
     ///

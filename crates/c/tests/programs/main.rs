@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 const LANGUAGES: [[&str; 3]; 2] = [["gcc", "c", "-std=c11"], ["g++", "c++", "-std=c++17"]];
 
-/// The languages whose compilers are installed.
+/// The languages with an installed compiler.
 fn languages() -> impl Iterator<Item = [&'static str; 3]> {
     LANGUAGES.into_iter().filter(|[compiler, ..]| {
         let is_installed = Command::new(compiler).arg("--version").output().is_ok();

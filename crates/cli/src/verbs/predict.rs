@@ -286,7 +286,7 @@ struct AlsoArgs {
     #[arg(long = "where", conflicts_with_all = ["sweep", "why"])]
     has_regions: bool,
     /// As root, also read the names of functions from this file, or from files below this directory,
-    /// besides /usr; may be repeated
+    /// in addition to /usr; may be repeated
     #[arg(long, value_name = "PATH", requires = "has_regions")]
     symbols: Vec<PathBuf>,
     /// Also show how long page faults take (median, 99%, longest), and where the time of the slowest

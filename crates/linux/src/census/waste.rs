@@ -153,7 +153,7 @@ fn folios_of(
     Ok((waste, folios))
 }
 
-/// Returns whether a folio can hold parts of zeroes besides others.
+/// Returns whether part of a folio can hold zeroes and the rest data.
 const fn has_parts(order: u32, geometry: Geometry) -> bool {
     geometry.page_bytes << order > PART_BYTES
 }

@@ -2,15 +2,7 @@ use super::*;
 
 const M2: usize = 2 << 20;
 const START: usize = 0x7f00_0000_0000;
-const SETTINGS: Settings = Settings {
-    page_bytes: 4096,
-    pmd_order: 9,
-    always: 0,
-    advised: 1 << 9,
-    process: ProcessThp::Allowed,
-    has_thp: true,
-    is_visible: true,
-};
+const SETTINGS: Settings = Settings::TYPICAL;
 
 fn obstacle_of(start: usize, len: usize, settings: &Settings) -> Reason {
     let range = Range::of_pages(start, start + len);

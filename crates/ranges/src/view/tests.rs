@@ -3,15 +3,7 @@ use crate::settings::ProcessThp;
 
 const M2: usize = 2 << 20;
 const START: usize = 0x7f00_0000_0000;
-const SETTINGS: Settings = Settings {
-    page_bytes: 4096,
-    pmd_order: 9,
-    always: 0,
-    advised: 1 << 9,
-    process: ProcessThp::Allowed,
-    has_thp: true,
-    is_visible: true,
-};
+const SETTINGS: Settings = Settings::TYPICAL;
 const AREA: Area = Area {
     range: Range::of_pages(START, START + 4 * M2),
     kind: Kind::Private,

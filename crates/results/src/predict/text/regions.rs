@@ -96,11 +96,11 @@ fn saved(rows: &[Outcome], gains: &Gains<'_>, block_bytes: u64) -> String {
     });
     let list = list.collect::<Vec<_>>().join(", ");
     format!(
-        "{} needs {} fewer; {} of the program's blocks {} {} of all that is saved: {list}.",
+        "{} needs {}; {} of the program's blocks {} {} of the saving: {list}.",
         Labels::names(rows)[gains.column],
-        counted(gains.net, "page walk"),
+        counted(gains.net, "fewer page walk"),
         percent(nr_blocks, gains.nr_blocks),
-        if nr_blocks == 1 { "saves" } else { "save" },
+        if nr_blocks == 1 { "brings" } else { "bring" },
         percent(sum, gains.saved),
     )
 }
