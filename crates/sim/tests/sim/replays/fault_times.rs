@@ -85,6 +85,7 @@ fn the_longest_fault_clears_a_pmd_folio() {
     assert_eq!((longest.faults, longest.kind, longest.address), (2, AreaKind::Private, ADDR));
     assert!(share(longest, "clear") > 90, "{longest:?}");
     assert_eq!((longest.ns, times.p999_ns), (times.max_ns, times.max_ns));
+    assert_eq!(times.slowest, longest.parts, "of few faults, one is the slowest hundredth");
     assert!(times.max_ns.low < times.max_ns.mid && times.max_ns.mid < times.max_ns.high);
     let small = of(spec("6.18+thp=never", "cascadelake"), binary(), &stores(1_024));
     assert!(small.p99_ns.mid * 50.0 < times.max_ns.mid, "{small:?}");
