@@ -223,6 +223,10 @@ impl Core {
         self.in_flight.submit();
     }
 
+    pub(crate) fn complete_reads(&mut self) {
+        self.in_flight.complete(&mut self.folios);
+    }
+
     pub(crate) fn wait(&mut self, id: Option<FolioId>) {
         if let Some(id) = id.filter(|_| self.watched.is_some()) {
             self.observe_wait(id);

@@ -89,6 +89,8 @@ pub struct Memory {
     pub(crate) measured_bytes: u64,
     /// Folios that the current window has locked, in a cgroup with a limit.
     pub(crate) window: Vec<FolioId>,
+    /// The first of them whose read is not requested yet.
+    pub(crate) nr_requested: usize,
     /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,
     /// Whether memory was ever locked. If not, reclaim needs no reverse maps to see that.
@@ -171,6 +173,7 @@ impl Memory {
             fail_collapse: FailAfter::default(),
             measured_bytes: 0,
             window: Vec::new(),
+            nr_requested: 0,
             has_unrecent: false,
             has_locked: false,
             batch: Vec::new(),

@@ -190,6 +190,9 @@ pub struct Events {
 pub struct PressureEvents {
     pub folios_evicted: u64,
     pub pages_reclaimed: u64,
+    /// Pages that reclaim examined and kept.
+    pub pages_kept: u64,
+    /// Pages that compaction examined.
     pub pages_scanned: u64,
     pub pages_moved: u64,
 }

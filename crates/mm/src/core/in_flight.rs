@@ -8,9 +8,10 @@
 //!   marker hit:  window -> request 1 ..            | does not wait         | fault-around | ends
 //! ```
 //!
-//! The model has no clock. Instead, it follows three rules:
+//! The model has no clock. Instead, it follows four rules:
 //! - A device completes requests in the order in which they were made.
 //! - A fault waits for the request that contains its own page, and for no later request.
+//! - A reclaim that frees too little outlasts all requests made before it (P.1.7).
 //! - All other requests complete when the fault ends, before anything else happens.
 //!
 //! If a fault hits a marker, fault-around therefore maps nothing from the readahead window that
@@ -65,6 +66,12 @@ impl InFlight {
     pub(crate) fn submit(&mut self) {
         let is_empty = self.folios.last().is_none_or(|&(request, _)| request < self.nr_requests);
         self.nr_requests += u32::from(!is_empty);
+    }
+
+    /// Completes the requests made so far.
+    pub(crate) fn complete(&mut self, folios: &mut FolioTable) {
+        let end = self.folios.partition_point(|&(request, _)| request < self.nr_requests);
+        unlock(self.folios.drain(..end), folios);
     }
 
     pub(crate) fn wait(&mut self, id: Option<FolioId>, folios: &mut FolioTable) {

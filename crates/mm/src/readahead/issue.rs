@@ -70,11 +70,28 @@ impl Memory {
         Ok(id)
     }
 
+    /// Requests the reads of what was inserted since the last request.
+    fn submit(&mut self) {
+        self.core.submit();
+        self.nr_requested = self.window.len();
+    }
+
     /// Unlocks a window only when all of it is requested, so its own reclaim cannot evict it.
     fn end_window(&mut self) {
-        for id in self.window.drain(..) {
+        self.nr_requested = self.window.len();
+        self.unlock_requested();
+    }
+
+    fn unlock_requested(&mut self) {
+        for id in self.window.drain(..std::mem::take(&mut self.nr_requested)) {
             self.core.folios.get_mut(id).is_locked = false;
         }
+    }
+
+    /// Completes the requested reads (P.1.7). What the window has only inserted stays locked.
+    pub(crate) fn complete_reads(&mut self) {
+        self.unlock_requested();
+        self.core.complete_reads();
     }
 
     /// Fills the state's window with folios of up to `order`; `None` = base pages (A.5).
@@ -104,7 +121,7 @@ impl Memory {
         let mark = has_marker.then(|| state.mark_of(start));
         let first = mapping.align_down(start);
         let filled = self.fill(file, allowed, Aligned { first, limit, order, mark });
-        self.core.submit();
+        self.submit();
         if let Err(index) = filled {
             // Memory is short, or something is cached: the rest comes in base pages (A.5.8).
             let nr_pages = match self.rules.readahead.remainder {
@@ -168,7 +185,7 @@ impl Memory {
             let is_marked = mark == Some(index);
             if self.core.find(file, at).is_some() {
                 // A cached page ends the request: what follows is read by another.
-                self.core.submit();
+                self.submit();
             } else if self
                 .insert_for_read(NewFolio { is_marked, ..NewFolio::new(file, at, min) })
                 .is_err()
@@ -177,7 +194,7 @@ impl Memory {
             }
             index += min.nr_pages();
         }
-        self.core.submit();
+        self.submit();
     }
 }
 

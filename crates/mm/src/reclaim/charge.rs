@@ -88,7 +88,11 @@ impl Memory {
                 return false;
             }
             self.core.groups.get_mut(id).events.max += 1;
-            let nr_freed = self.shrink(Reclaimer::Group, id, nr_pages.max(BATCH_PAGES));
+            let nr_wanted = nr_pages.max(BATCH_PAGES);
+            let nr_freed = self.shrink(Reclaimer::Group, id, nr_wanted);
+            if nr_freed < nr_wanted {
+                self.complete_reads();
+            }
             if self.margin(id) >= nr_pages {
                 continue;
             }

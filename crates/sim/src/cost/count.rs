@@ -73,9 +73,12 @@ fn pressure(now: &ReclaimCounters, then: &ReclaimCounters) -> PressureEvents {
         let swapped = counters.pswpout - counters.nr_swpout_kswapd;
         counters.pgsteal_direct.saturating_sub(swapped + counters.pglazyfreed)
     };
+    let kept =
+        |counters: &ReclaimCounters| counters.pgscan_direct.saturating_sub(counters.pgsteal_direct);
     PressureEvents {
         folios_evicted: evicted(now) - evicted(then),
         pages_reclaimed: of_files(now).saturating_sub(of_files(then)),
+        pages_kept: kept(now).saturating_sub(kept(then)),
         pages_scanned: now.compact_stall_scanned - then.compact_stall_scanned,
         pages_moved: now.compact_stall_moved - then.compact_stall_moved,
     }

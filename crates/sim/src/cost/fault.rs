@@ -35,6 +35,7 @@ impl FaultCosts {
         let pressure = [
             ("reclaim_folio", &mut costs.reclaim_folio),
             ("reclaim_page", &mut costs.reclaim_page),
+            ("reclaim_scan", &mut costs.reclaim_scan),
             ("compact_scan", &mut costs.compact_scan),
             ("compact_move", &mut costs.compact_move),
         ];
@@ -69,7 +70,7 @@ impl FaultCosts {
 
 fn part_of(cause: Cause, term: &Term) -> &'static str {
     match term.cost.strip_prefix("costs.") {
-        Some("reclaim_folio" | "reclaim_page") => "reclaim",
+        Some("reclaim_folio" | "reclaim_page" | "reclaim_scan") => "reclaim",
         Some("compact_scan" | "compact_move") => "compaction",
         _ => cause.name(),
     }

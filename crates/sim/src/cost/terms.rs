@@ -103,6 +103,7 @@ impl<'a> Sum<'a> {
         let parts = [
             ("reclaim_folio", &costs.reclaim_folio, nr(events.folios_evicted, "folios evicted")),
             ("reclaim_page", &costs.reclaim_page, nr(events.pages_reclaimed, "pages reclaimed")),
+            ("reclaim_scan", &costs.reclaim_scan, nr(events.pages_kept, "pages examined and kept")),
             ("compact_scan", &costs.compact_scan, nr(events.pages_scanned, "pages examined")),
             ("compact_move", &costs.compact_move, nr(events.pages_moved, "pages moved")),
         ];

@@ -98,12 +98,14 @@ fn memory_pressure_has_a_time_if_the_machine_file_has_its_costs() {
     let pressure = PressureEvents {
         folios_evicted: 3,
         pages_reclaimed: 50,
+        pages_kept: 400,
         pages_scanned: 7_000,
         pages_moved: 11,
     };
     let costs = Costs {
         reclaim_folio: Some(quantity(600.0, Unit::Ns)),
         reclaim_page: Some(quantity(100.0, Unit::Ns)),
+        reclaim_scan: Some(quantity(200.0, Unit::Ns)),
         compact_scan: Some(quantity(2.0, Unit::Ns)),
         compact_move: Some(quantity(3.0, Unit::Us)),
         ..costs()
@@ -113,7 +115,7 @@ fn memory_pressure_has_a_time_if_the_machine_file_has_its_costs() {
         estimate.causes[&Cause::Fault].ns.unwrap()
     };
     let without = ns(PressureEvents::default(), &costs);
-    assert_eq!(ns(pressure, &costs) - without, 1_800 + 5_000 + 14_000 + 33_000);
+    assert_eq!(ns(pressure, &costs) - without, 1_800 + 5_000 + 80_000 + 14_000 + 33_000);
     assert_eq!(ns(pressure, &self::costs()), without);
 }
 

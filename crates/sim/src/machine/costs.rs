@@ -227,6 +227,8 @@ pub struct Costs {
     pub reclaim_folio: Option<Quantity>,
     /// A page of such a folio.
     pub reclaim_page: Option<Quantity>,
+    /// A page that reclaim examines and keeps.
+    pub reclaim_scan: Option<Quantity>,
     /// A page that compaction examines. If absent, estimates omit the time that allocations spend
     /// on compaction, except for copying.
     pub compact_scan: Option<Quantity>,
@@ -354,6 +356,7 @@ quantities! {
     host_backing: Time,
     reclaim_folio: Time,
     reclaim_page: Time,
+    reclaim_scan: Time,
     compact_scan: Time,
     compact_move: Time,
     map_batch: Time,

@@ -198,7 +198,7 @@ fn bad_toml_is_answered_with_file_line_and_expected_form() {
         message("[costs.walk_l2]", "[costs.walks]"),
         "mine.toml:26: unknown field `walks`, expected one of `clock`, `cpi`, `reference`, `l2_hit`, \
          `walk`, `walk_pmd`, `walk_l2`, `walk_llc`, `walk_memory`, `walk_beside`, `walk_overlapped`, `walk_alone`, `walk_fetch`, `fetch_miss`, \
-         `fault`, `fault_around`, `folio_alloc`, `host_backing`, `reclaim_folio`, `reclaim_page`, `compact_scan`, `compact_move`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_large`, `fork_pmd`, \
+         `fault`, `fault_around`, `folio_alloc`, `host_backing`, `reclaim_folio`, `reclaim_page`, `reclaim_scan`, `compact_scan`, `compact_move`, `map_batch`, `map_entry`, `fork_entry`, `fork_batch`, `fork_large`, `fork_pmd`, \
          `unmap_batch`, `unmap_large`, `unmap_pte`, `unmap_pmd`, `folio_free`, `page_free`, `page_mapcount`, `owner_word`, `swap_in`, `swap_out`, `clear`, `copy`, `elision`, `storage_latency`, `storage_rate`, `storage_interval`"
     );
     assert_eq!(
@@ -289,6 +289,7 @@ fn every_arm64_machine_has_all_that_a_total_needs() {
             "host_backing",
             "reclaim_folio",
             "reclaim_page",
+            "reclaim_scan",
             "compact_scan",
             "compact_move",
             "walk_overlapped",

@@ -103,7 +103,7 @@ fn a_fault_waits_for_its_reads_and_for_memory() {
     let limited = of(limited, files(), &loads(2_048));
     assert!(limited.parts["reclaim"] > 0, "{limited:?}");
     let names: Vec<&str> = limited.stand_ins.iter().map(String::as_str).collect();
-    assert_eq!(names, ["costs.reclaim_folio", "costs.reclaim_page"]);
+    assert_eq!(names, ["costs.reclaim_folio", "costs.reclaim_page", "costs.reclaim_scan"]);
 }
 
 #[test]
