@@ -100,6 +100,16 @@ class Group:
         except OSError:
             pass
 
+    def end_all(self):
+        """Ends what a command has left behind, such as the compiler that a killed gcc had started."""
+        while pids := (self.dir / "cgroup.procs").read_text().split():
+            for pid in pids:
+                try:
+                    os.kill(int(pid), signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+            time.sleep(0.01)
+
     def remove(self):
         self.dir.rmdir()
 
@@ -118,12 +128,13 @@ class Group:
         try:
             status = child.wait(timeout)
         except subprocess.TimeoutExpired:
-            child.kill()
-            child.wait()
-            status = 1
+            status = None
+        seconds = time.monotonic() - start
+        self.end_all()
+        child.wait()
         # diff and grep end with 1 if they found differences.
         ended = status == 0 or status == 1 and "/diff " in command
-        return ended and self.nr_killed() == killed, time.monotonic() - start
+        return ended and self.nr_killed() == killed, seconds
 
 
 def with_copies(command):

@@ -13,7 +13,10 @@ use largefolio_mm::vma::OpenId;
 use crate::anon::world::{PAGE, World, addr, thp};
 
 fn world(anon: AnonRules, nr_pages: u64, nr_slots: u64) -> World {
-    let rules = Rules { anon, ..Rules::example() };
+    world_of(Rules { anon, ..Rules::example() }, nr_pages, nr_slots)
+}
+
+fn world_of(rules: Rules, nr_pages: u64, nr_slots: u64) -> World {
     let (ram_bytes, swap_bytes) = (nr_pages * PAGE, nr_slots * PAGE);
     let config = Config { ram_bytes, swap_bytes, ..Config::new(Arch::X86_64) };
     let ram = Ram::new(PageSize::K4, ram_bytes);
@@ -68,6 +71,25 @@ fn a_file_larger_than_the_limit_is_read_to_its_end_and_memory_stays_free() {
     assert!(view.group.events.max > 30 && view.group.events.oom == 0);
     let counts = world.memory.counters().reclaim;
     assert_eq!((counts.kswapd_runs, counts.allocstall), (0, 0), "the machine was not short");
+}
+
+#[test]
+fn reads_that_were_requested_end_while_reclaim_fails() {
+    // Advice reads chunks of 512 pages: the limit holds part of one.
+    let device_bytes = 8 << 20;
+    let rules = Rules { readahead_bytes: device_bytes, ..Rules::example() };
+    let mut world = world_of(rules, 16_384, 0);
+    let (file, open) = file(&mut world, 1024);
+    let group = group(&mut world, GroupLimits::max(300));
+    let all = ByteRange { pos: 0, len_bytes: 1024 * PAGE };
+    world.memory.fadvise(open, all, Fadvice::Willneed);
+    world.check();
+    assert!(world.memory.group_usage(group) <= 300);
+    // A chunk that is being filled keeps its own folios, so the limit ends it.
+    assert!(!is_cached(&world, file, 300) && !is_cached(&world, file, 511));
+    assert!(is_cached(&world, file, 512), "the first chunk's folios made room");
+    assert!(!is_cached(&world, file, 0), "the oldest went first");
+    assert!(!is_cached(&world, file, 1023));
 }
 
 #[test]
