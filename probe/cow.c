@@ -165,7 +165,7 @@ static enum operation operation_of(const char *word, u64 len)
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
                                          "close", "put", "sync", "trim", "scan", "idle", "cold",
-                                         "pageout" };
+                                         "pageout", "lock", "lockall" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }

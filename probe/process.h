@@ -43,6 +43,8 @@ static int own_on_disk;
 static const char *own_path;
 /* The program's own file, open for writing. */
 static int writer_fd = -1;
+/* Whether this process or an ancestor has locked memory. */
+static int locks;
 /* This pipe holds references to pages, oldest first. */
 static int pins[2];
 static struct { int command[2], reply[2]; } pipes[NR_SLOTS];
@@ -118,16 +120,19 @@ static s64 do_share(const struct command *c)
     return FAIL(at) ? at : 0;
 }
 
-/* Pages in a CPU's batches have an extra reference, and a store to one is a copy. A collapse
- * request empties the batches. */
+/* Pages in a CPU's batches have an extra reference, and a store to one is a copy. A collapse request
+ * empties the batches. */
+static void drain_batches(void)
+{
+    sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
+}
+
 static s64 do_free(const struct command *c)
 {
     s64 done = sys3(SYS_madvise, (s64)(BASE + c->first * page), (s64)(c->nr * page), MADV_FREE);
     /* In a cgroup with a limit, batches are empty before each step, and the cgroup would pay for
      * the collapse. */
-    if (!is_limited) {
-        sys3(SYS_madvise, advised_area, (s64)(page / 8 * page * 2), MADV_COLLAPSE);
-    }
+    if (!is_limited) { drain_batches(); }
     return done;
 }
 
@@ -137,6 +142,23 @@ static s64 do_pin(const struct command *c)
     struct { u64 at, len; } piece = { BASE + c->first * page, page };
     s64 n = sys4(SYS_vmsplice, pins[1], (s64)&piece, 1, 0);
     return FAIL(n) ? n : 0;
+}
+
+/* Letters: `a` locks, `o` locks on fault; neither unlocks. */
+static s64 do_lock(const struct command *c)
+{
+    s64 at = (s64)(BASE + c->first * page), len = (s64)(c->nr * page);
+    if (has_letter(c->how, 'a')) { return sys3(SYS_mlock2, at, len, 0); }
+    if (has_letter(c->how, 'o')) { return sys3(SYS_mlock2, at, len, MLOCK_ONFAULT); }
+    return sys2(SYS_munlock, at, len);
+}
+
+/* Letters: `c` for existing mappings, `f` for later ones, `o` on fault; neither `c` nor `f` unlocks. */
+static s64 do_lock_all(const struct command *c)
+{
+    int flags = (has_letter(c->how, 'c') ? MCL_CURRENT : 0)
+        | (has_letter(c->how, 'f') ? MCL_FUTURE : 0) | (has_letter(c->how, 'o') ? MCL_ONFAULT : 0);
+    return flags & (MCL_CURRENT | MCL_FUTURE) ? sys1(SYS_mlockall, flags) : sys1(SYS_munlockall, 0);
 }
 
 /* Reads or writes pages of the program's own file by system calls; a write stores `to` and the
@@ -256,6 +278,8 @@ static s64 perform(const struct command *c)
     case OP_PUNCH:
         return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
     case OP_PIN: return do_pin(c);
+    case OP_LOCK: return do_lock(c);
+    case OP_LOCKALL: return do_lock_all(c);
     case OP_LOAD:
     case OP_PUT: return do_calls(c);
     case OP_OPEN: return do_open();
@@ -291,6 +315,9 @@ static void worker(u64 slot)
                 continue;
             }
         } else { done = perform(&c); }
+        /* Locked pages wait in a batch too. */
+        if (c.op == OP_LOCK || c.op == OP_LOCKALL) { locks = 1; }
+        if (locks) { drain_batches(); }
         sys3(SYS_write, pipes[slot].reply[1], (s64)&done, sizeof done);
     }
 }

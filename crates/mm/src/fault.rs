@@ -120,6 +120,13 @@ pub(crate) enum FaultCause {
     Populate,
 }
 
+impl FaultCause {
+    /// Whether the page gets other contents: what is populated stays zeroes.
+    fn stores(self, access: Access) -> bool {
+        access == Access::Write && self == Self::Access
+    }
+}
+
 impl Fault {
     fn error(&self, error: fn(u64) -> FaultError, page_shift: u32) -> FaultError {
         error(self.vpn.0 << page_shift)
@@ -206,7 +213,7 @@ impl Memory {
         {
             self.core.folios.note_access(leaf.pfn_of(vpn));
             let leaf = match access {
-                Access::Write => self.stored(mm, vpn, leaf),
+                Access::Write => self.stored(mm, vpn, leaf, cause),
                 Access::Read | Access::Exec => self.loaded(mm, vpn, leaf),
             };
             return Ok(Touched { leaf, outcome: FaultOutcome::Hit });
@@ -240,7 +247,7 @@ impl Memory {
             }
         };
         self.core.folios.note_access(touched.leaf.pfn_of(vpn));
-        if access == Access::Write {
+        if cause.stores(access) {
             self.core.folios.note_write(touched.leaf.pfn_of(vpn));
         }
         Ok(touched)
@@ -263,8 +270,10 @@ impl Memory {
         table.leaf(vpn).unwrap_or(leaf)
     }
 
-    fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf) -> Leaf {
-        self.core.folios.note_write(leaf.pfn_of(vpn));
+    fn stored(&mut self, mm: MmId, vpn: Vpn, leaf: Leaf, cause: FaultCause) -> Leaf {
+        if cause.stores(Access::Write) {
+            self.core.folios.note_write(leaf.pfn_of(vpn));
+        }
         let marks = PteFlags::YOUNG | PteFlags::DIRTY;
         if leaf.flags.contains(marks) {
             return leaf;

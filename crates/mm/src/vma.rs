@@ -2,7 +2,8 @@
 //!
 //! Invariants:
 //! - I1: areas do not overlap and are not empty.
-//! - I2: adjacent areas without anonymous pages are merged if possible.
+//! - I2: adjacent areas without anonymous pages are merged if possible, except those that only a lock
+//!   in a parent process kept apart.
 //! - I3: a child's areas never share an `anon_vma`: fork creates one for each.
 
 use std::collections::BTreeMap;
@@ -293,11 +294,21 @@ impl Vma {
     }
 
     fn is_continued_by(&self, next: &Self) -> bool {
-        self.prot == next.prot && self.is_like_but_for_prot(next)
+        !self.is_segment && self.takes_from(next)
+    }
+
+    /// Whether the edge to `next` can move. A segment's area is never removed, so two areas of it
+    /// merge only if a third part of them stays.
+    fn takes_from(&self, next: &Self) -> bool {
+        self.prot == next.prot && self.is_alike(next)
     }
 
     /// Whether `next` is adjacent and equal, apart from its protection: they share an `anon_vma`.
     fn is_like_but_for_prot(&self, next: &Self) -> bool {
+        !self.is_segment && self.is_alike(next)
+    }
+
+    fn is_alike(&self, next: &Self) -> bool {
         let is_same_backing = match (self.backing, next.backing) {
             (Backing::Anon, Backing::Anon) => self.moved_by == next.moved_by,
             (Backing::File { open, .. }, Backing::File { open: next_open, pgoff }) => {
@@ -306,7 +317,6 @@ impl Vma {
             _ => false,
         };
         is_same_backing
-            && !self.is_segment
             && self.end == next.start
             && self.sharing == next.sharing
             && self.advice == next.advice
@@ -321,6 +331,8 @@ impl Vma {
 pub struct VmaTree {
     areas: BTreeMap<Vpn, Vma>,
     nr_anon: u32,
+    /// Whether areas are apart because a parent had locked one of them.
+    has_inherited_edges: bool,
 }
 
 impl VmaTree {
@@ -370,8 +382,9 @@ impl VmaTree {
         for start in self.areas.keys() {
             let anon = child.new_anon(true);
             if let Some(vma) = child.areas.get_mut(start) {
-                // A child locks nothing.
-                vma.advice.lock = Lock::None;
+                // A child locks nothing, and its areas stay as they are.
+                let lock = std::mem::take(&mut vma.advice.lock);
+                child.has_inherited_edges |= lock != Lock::None;
                 let is_copied = vma.has_anon() && !vma.advice.fork.is_wiped;
                 vma.anon = is_copied.then_some(anon);
             }
@@ -439,18 +452,22 @@ impl VmaTree {
     /// # Panics
     /// Panics if the area is empty or overlaps another: callers remove existing areas first.
     pub fn insert(&mut self, vma: Vma) {
+        self.insert_if(vma, Vma::is_continued_by);
+    }
+
+    fn insert_if(&mut self, vma: Vma, merges: fn(&Vma, &Vma) -> bool) {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
         let mut vma = vma;
         if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
-            && before.is_continued_by(&vma)
+            && merges(before, &vma)
             && AnonVma::can_merge(before.anon, vma.anon)
         {
             vma = Vma { end: vma.end, anon: before.anon.or(vma.anon), ..*before };
             self.areas.remove(&start);
         }
         if let Some(after) = self.areas.get(&vma.end).copied()
-            && vma.is_continued_by(&after)
+            && merges(&vma, &after)
             && AnonVma::can_merge(vma.anon, after.anon)
         {
             self.areas.remove(&vma.end);
@@ -483,12 +500,14 @@ impl VmaTree {
         for mut part in self.overlapping(start, end) {
             let before = part;
             change(&mut part);
-            // A hugetlb area that was split is never merged again; an unchanged one is not split.
-            if part == before && part.huge().is_some() {
+            // What does not change is neither split nor merged.
+            if part == before {
                 continue;
             }
+            let is_whole =
+                self.find(part.start).is_some_and(|whole| whole.nr_pages() == part.nr_pages());
             self.remove(part.start, part.end);
-            self.insert(part);
+            self.insert_if(part, if is_whole { Vma::is_continued_by } else { Vma::takes_from });
         }
     }
 
@@ -503,7 +522,10 @@ impl VmaTree {
                 && vma.start < vma.end
                 && before.is_none_or(|b| {
                     b.end <= vma.start
-                        && (b.has_anon() || vma.has_anon() || !b.is_continued_by(vma))
+                        && (b.has_anon()
+                            || vma.has_anon()
+                            || self.has_inherited_edges
+                            || !b.is_continued_by(vma))
                 });
             if !is_sound {
                 return Err(*start);

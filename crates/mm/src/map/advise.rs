@@ -96,7 +96,9 @@ impl Memory {
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
             Madvice::Dontneed => {
                 let unlocked = self.unlocked(mm, range);
-                self.drop_pages(mm, start, unlocked.end)?;
+                if start < unlocked.end {
+                    self.drop_pages(mm, start, unlocked.end)?;
+                }
                 unlocked.refusal?;
             }
             Madvice::DontneedLocked | Madvice::GuardInstall => self.drop_pages(mm, start, end)?,

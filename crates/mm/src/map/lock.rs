@@ -8,7 +8,8 @@
 use super::MapError;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::units::{MmId, Vaddr, Vpn, VpnRange};
+use crate::memory::rmap_walk::Site;
+use crate::units::{MmId, Pfn, Vaddr, Vpn, VpnRange};
 use crate::vma::{Lock, Vma};
 
 /// The start of a range up to the first locked area.
@@ -99,6 +100,18 @@ impl Memory {
                 Unlocked { end: vma.start, refusal: Err(MapError::Locked(addr)) }
             }
         }
+    }
+
+    /// Whether an area that maps this page of a folio is locked.
+    pub(crate) fn is_page_locked(&self, pfn: Pfn, sites: &[Site]) -> bool {
+        self.has_locked
+            && sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr).any(
+                |site| {
+                    let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
+                    let vma = self.space(site.mm).vmas.find(vpn);
+                    vma.is_some_and(|vma| vma.advice.lock != Lock::None)
+                },
+            )
     }
 
     /// Whether an area that maps the folio is locked.

@@ -58,7 +58,7 @@ impl Memory {
         self.protect_huge(mm, start, end, prot);
         // Locked private memory that becomes writable gets its own pages at once.
         let is_copied = |vma: &&Vma| {
-            vma.advice.lock != Lock::None && vma.sharing == Sharing::Private && !vma.prot.can_write
+            vma.advice.lock == Lock::All && vma.sharing == Sharing::Private && !vma.prot.can_write
         };
         for vma in areas.iter().filter(|_| prot.can_write).filter(is_copied) {
             let page = self.rules.page;

@@ -21,7 +21,12 @@ impl Memory {
     pub(super) fn evict(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         let is_held = folio.has_extra_refs();
-        if is_held || folio.is_locked || folio.is_under_writeback {
+        let is_busy = folio.is_locked || folio.is_under_writeback;
+        if is_held && !is_busy && !self.is_locked_in(id) {
+            self.unmap_held(id);
+        }
+        let folio = self.core.folios.get(id);
+        if is_held || is_busy {
             // An unsplittable large folio is skipped for long (G.5.1); others may become free soon.
             let is_skipped = is_held && folio.is_anon() && folio.is_large();
             return if is_skipped { EvictOutcome::Activate } else { EvictOutcome::Keep };
@@ -37,6 +42,14 @@ impl Memory {
                 self.count_taken(outcome);
                 outcome
             }
+        }
+    }
+
+    /// Unmaps the pages of a file before it turns out that somebody else holds a reference.
+    fn unmap_held(&mut self, id: FolioId) {
+        let Owner::File { mapping, index } = self.core.folios.get(id).owner else { return };
+        if let Some(entry) = self.core.find(mapping, index) {
+            self.unmap_file_pages(entry);
         }
     }
 

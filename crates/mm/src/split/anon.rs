@@ -45,7 +45,9 @@ impl Memory {
             let is_mapped = part.mapcount.is_mapped();
             // The swap cache keeps pages that can still be swapped in.
             let is_kept = is_mapped || stored.is_some_and(|slot| self.core.is_slot_used(slot));
-            let is_zero = drops_zeroes && !self.core.folios.is_written(part.pfn);
+            let is_zero = drops_zeroes
+                && !self.core.folios.is_written(part.pfn)
+                && !self.is_page_locked(part.pfn, &sites);
             if is_zero && is_mapped {
                 self.map_zero_pages(part.pfn, &sites);
                 self.core.counters.nr_split_zero_pages += 1;

@@ -8,6 +8,7 @@ mod collapse;
 mod disk;
 mod hugetlb;
 mod khugepaged;
+mod locked;
 mod swap;
 
 use largefolio_mm::map::Madvice;
@@ -32,6 +33,8 @@ pub enum Topic {
     DiskKhugepaged,
     Hugetlb,
     Swap,
+    /// mlock, with fork, copy-on-write, collapse and pins.
+    Locked,
 }
 
 impl Topic {
@@ -103,11 +106,14 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         Topic::Khugepaged => generator.map_first_blocks(),
         topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
         Topic::Swap => generator.map_first_to_swap(),
-        Topic::Cow | Topic::Collapse | Topic::Hugetlb => generator.map_first_areas(),
+        Topic::Cow | Topic::Locked | Topic::Collapse | Topic::Hugetlb => {
+            generator.map_first_areas();
+        }
     }
     while generator.program.steps.len() < options.nr_steps {
         match options.topic {
             Topic::Cow => generator.step(),
+            Topic::Locked => generator.locked_step(),
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Swap => generator.swap_step(),
@@ -240,9 +246,9 @@ impl Generator {
         let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
         let source = match self.rng.below(100) {
             0..12 => AreaSource::File,
-            12..20 if self.topic == Topic::Cow => AreaSource::Shared,
-            20..26 if self.topic == Topic::Cow => AreaSource::Segment,
-            26..34 if self.topic == Topic::Cow => AreaSource::Stack,
+            12..20 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Shared,
+            20..26 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Segment,
+            26..34 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Stack,
             _ => AreaSource::Anon,
         };
         if source == AreaSource::File {

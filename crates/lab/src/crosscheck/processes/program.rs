@@ -19,7 +19,7 @@
 use std::fmt;
 
 use largefolio_mm::map::Madvice;
-use largefolio_mm::vma::{Prot, Sharing};
+use largefolio_mm::vma::{Lock, Prot, Sharing};
 
 use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
@@ -103,6 +103,10 @@ pub(super) enum ProcessOp {
     /// Makes a pipe refer to a page (`vmsplice`).
     Pin(u64),
     Unpin,
+    /// `mlock2`, or `munlock`.
+    Lock(PageRange, Lock),
+    /// `mlockall`, or `munlockall`.
+    LockAll(LockAll),
     /// `pread` from the program's own file, one call per page.
     Load(PageRange),
     Open,
@@ -121,6 +125,14 @@ pub(super) enum ProcessOp {
     Scan,
     /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
+}
+
+/// `mlockall`: existing and later mappings. Neither is `munlockall`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LockAll {
+    pub(super) kind: Lock,
+    pub(super) now: bool,
+    pub(super) later: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -182,6 +194,38 @@ impl fmt::Display for OwnMapping {
     }
 }
 
+const fn lock_letter(lock: Lock) -> &'static str {
+    match lock {
+        Lock::All => "a",
+        Lock::OnFault => "o",
+        Lock::None => "-",
+    }
+}
+
+fn lock_of(word: &str) -> Lock {
+    match (word.contains('a'), word.contains('o')) {
+        (true, _) => Lock::All,
+        (false, true) => Lock::OnFault,
+        (false, false) => Lock::None,
+    }
+}
+
+impl LockAll {
+    fn of(word: &str) -> Self {
+        let (now, later) = (word.contains('c'), word.contains('f'));
+        Self { kind: lock_of(word), now, later }
+    }
+}
+
+impl fmt::Display for LockAll {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, now, later } = *self;
+        f.write_str(lock_letter(kind))?;
+        f.write_str(if now { "c" } else { "" })?;
+        f.write_str(if later { "f" } else { "" })
+    }
+}
+
 fn advice_of(word: &str) -> Option<Madvice> {
     match (word.contains('h'), word.contains('n')) {
         (true, _) => Some(Madvice::Hugepage),
@@ -229,6 +273,8 @@ impl fmt::Display for ProcessOp {
             Self::Punch(pages) => write!(f, "punch {pages}"),
             Self::Pin(page) => write!(f, "pin {page}"),
             Self::Unpin => write!(f, "unpin"),
+            Self::Lock(pages, lock) => write!(f, "lock {pages} {}", lock_letter(lock)),
+            Self::LockAll(all) => write!(f, "lockall {all}"),
             Self::Read(pages) => write!(f, "read {pages}"),
             Self::Write(pages) => write!(f, "write {pages}"),
             Self::Unmap(pages) => write!(f, "unmap {pages}"),
@@ -285,6 +331,7 @@ impl ProcessStep {
             ("scan", _) => ProcessOp::Scan,
             ("idle", _) => ProcessOp::Idle,
             ("unpin", _) => ProcessOp::Unpin,
+            ("lockall", [how, ..]) => ProcessOp::LockAll(LockAll::of(how)),
             ("open", _) => ProcessOp::Open,
             ("close", _) => ProcessOp::Close,
             ("sync", _) => ProcessOp::Sync,
@@ -324,6 +371,7 @@ impl ProcessOp {
             "pageout" => Self::Pageout(pages),
             "collapse" => Self::Collapse(pages),
             "punch" => Self::Punch(pages),
+            "lock" => Self::Lock(pages, lock_of(how)),
             "load" => Self::Load(pages),
             "put" => Self::Put(pages),
             "protect" if how.contains('w') => Self::Protect(pages, Prot::READ_WRITE),

@@ -19,13 +19,14 @@ use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
-use largefolio_mm::vma::{OpenId, Prot, Purpose, Sharing};
+use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
 
 use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
 use super::limit::{SWAP_BYTES, SwapNumbers};
 use super::program::{
-    AreaSource, FILE_PAGES, FileKind, OwnFile, OwnMapping, ProcessOp, ProcessProgram, ProcessStep,
+    AreaSource, FILE_PAGES, FileKind, LockAll, OwnFile, OwnMapping, ProcessOp, ProcessProgram,
+    ProcessStep,
 };
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
@@ -204,6 +205,13 @@ impl ProgramReplay {
                 self.memory.unpin(pin);
                 Ok(())
             }
+            ProcessOp::Lock(range, lock) => self.lock(mm, range, lock),
+            ProcessOp::LockAll(LockAll { kind, now, later }) => {
+                let is_unlock = !now && !later;
+                let later = if later { kind } else { Lock::None };
+                self.memory.mlockall(mm, (is_unlock || now).then_some(kind), later);
+                Ok(())
+            }
             ProcessOp::Fork(child) => {
                 self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
                 self.inherit_writer(step.slot, child);
@@ -249,6 +257,26 @@ impl ProgramReplay {
         Ok(())
     }
 
+    /// mlock stops at the first hole, and then populates nothing.
+    fn lock(&mut self, mm: MmId, range: PageRange, lock: Lock) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let mapped = self.mapped_bytes(mm, at, len);
+        if mapped > 0 {
+            self.memory.set_lock(mm, at, mapped, lock).map_err(|_| EINVAL)?;
+        }
+        if mapped < len {
+            return Err(ENOMEM);
+        }
+        self.memory.populate_locked(mm, at, len).map_err(|_| ENOMEM)
+    }
+
+    /// Populates a new mapping of a process that called mlockall for later ones.
+    fn populate_new(&mut self, mm: MmId, range: PageRange) {
+        let (at, len) = self.bytes(range);
+        // What cannot be populated faults later.
+        let _ = self.memory.populate_locked(mm, at, len);
+    }
+
     fn idle(&mut self, mm: MmId) {
         self.read_mapped();
         self.memory.clear_refs(mm);
@@ -281,6 +309,7 @@ impl ProgramReplay {
             AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
         };
         self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+        self.populate_new(mm, range);
         advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
     }
 
@@ -327,6 +356,7 @@ impl ProgramReplay {
         let map = Map::file(own.open, from, len, how.prot).at(at);
         let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
         self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
+        self.populate_new(mm, range);
         Ok(())
     }
 

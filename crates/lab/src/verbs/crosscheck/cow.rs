@@ -44,6 +44,7 @@ Examples:
   sudo folio-lab crosscheck cow --programs 10000 --seed 7
   sudo folio-lab crosscheck cow --sizes 64K,2M --json
   sudo folio-lab crosscheck cow --hugetlb                  huge pages of a pool
+  sudo folio-lab crosscheck cow --locked                   mlock, collapse and pins too
   sudo folio-lab crosscheck cow --from mine.txt            your own programs
   folio-lab crosscheck cow --programs 10 --sizes 64K --print > mine.txt
 
@@ -55,6 +56,9 @@ pub(super) struct CowArgs {
     /// Run the programs in a memory-limited cgroup with swap (to make recordings)
     #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
     swap: bool,
+    /// Also lock memory (mlock, mlockall), collapse it, and refer to its pages through a pipe
+    #[arg(long, conflicts_with_all = ["hugetlb", "swap", "from"])]
+    locked: bool,
     #[command(flatten)]
     programs: ProgramsArgs,
 }
@@ -145,6 +149,7 @@ impl CowArgs {
         let topic = match (self.hugetlb, self.swap) {
             (Some(_), _) => Topic::Hugetlb,
             (None, true) => Topic::Swap,
+            (None, false) if self.locked => Topic::Locked,
             (None, false) => Topic::Cow,
         };
         let mut programs = self.programs;
@@ -253,7 +258,7 @@ impl ProgramsArgs {
             return self.huge_set(page);
         }
         let fits = |order: Order| topic.fits(page, order);
-        if !matches!(topic, Topic::Cow | Topic::Swap) && !fits(pmd) {
+        if !matches!(topic, Topic::Cow | Topic::Locked | Topic::Swap) && !fits(pmd) {
             bail!(
                 "with base pages of {}K, a PMD entry maps {}M, which is more than the programs in \
                  this check map; folio-lab crosscheck cow uses smaller folios",

@@ -76,7 +76,7 @@ impl ProgramReplay {
         if mapped < len { Err(ENOMEM) } else { Ok(()) }
     }
 
-    fn mapped_bytes(&self, mm: MmId, at: Vaddr, len: u64) -> u64 {
+    pub(super) fn mapped_bytes(&self, mm: MmId, at: Vaddr, len: u64) -> u64 {
         let page = self.memory.rules().page;
         let (start, end) = (at.vpn(page), Vaddr(at.0 + len).vpn(page));
         let mut next = start;
