@@ -38,6 +38,7 @@ class Settings(TypedDict, total=False):
     memory: int | str | Iterable[int | str]
     swap: int | str
     cgroup: int | str | Iterable[int | str] | Mapping[str, int | str] | None
+    at: str | Iterable[str]
     fragmentation: int | str
     aged: int
     filesystem: str | None
@@ -72,6 +73,7 @@ def asked(
         "memory": [size(one, "memory") for one in _some(memory, "memory")],
         "swap": size(settings.get("swap", 0), "swap"),
         "cgroup": _cgroups(settings.get("cgroup")),
+        "at": [text(one, "at") for one in items(settings.get("at", ()), "at", (str,))],
         "fragmentation": _fragmentation(settings.get("fragmentation", 0)),
         "aged": whole(settings.get("aged", 0), "aged", _U32_MAX),
         "filesystem": None if filesystem is None else text(filesystem, "filesystem"),

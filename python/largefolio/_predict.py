@@ -52,6 +52,8 @@ def predict(
         swap: swap space in bytes; 0: private memory is never reclaimed.
         cgroup: ``"24M"``: run everything in a cgroup with this memory.max, or
             ``{"cc1": "24M"}`` a program and its children.
+        at: ``"50%:thp=always"``: changes a setting of the running system when the program has made
+            this share of the trace's rows; several change at different times.
         fragmentation: ``"64K:80%"``: at the start, 80% of the free memory is in blocks smaller than
             64K; a number: thousandths of it in which no PMD folio fits.
         aged: rounds in which other programs fragment memory before the program starts.

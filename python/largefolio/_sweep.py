@@ -111,7 +111,7 @@ def sweep(
         traces: paths or addresses, or :class:`Trace`.
         client: a ``distributed.Client``.
         directory: the data set: a local path, or an address.
-        kernels, machines, seeds, memory, swap, fragmentation, aged, filesystem, warm, annotate, linked,
+        kernels, machines, seeds, memory, swap, at, fragmentation, aged, filesystem, warm, annotate, linked,
             nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at
             most a million cells per trace, and four million in all.
         progress: ``None``: a bar on stderr if that is a terminal; or ``True``, ``False``, or a

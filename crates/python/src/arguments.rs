@@ -8,7 +8,7 @@ use largefolio_sim::cost::Walks;
 use largefolio_sim::kernel::{self, with_policies};
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{
-    CacheState, CgroupError, FragmentedError, LinkedError, ReplayRequest,
+    CacheState, CgroupError, FragmentedError, LinkedError, ReplayRequest, SettingChangeError,
 };
 use largefolio_sim::size;
 use std::path::PathBuf;
@@ -35,6 +35,7 @@ pub(crate) struct PredictArguments<'py> {
     memory: Vec<String>,
     swap: String,
     cgroup: Vec<String>,
+    at: Vec<String>,
     fragmentation: String,
     aged: u32,
     filesystem: Option<String>,
@@ -66,6 +67,7 @@ impl PredictArguments<'_> {
         let linked = self.linked.iter().map(|text| text.parse());
         let memory = self.memory.iter().map(|text| sized("memory", text, size::memory(text)));
         let cgroups = self.cgroup.iter().map(|text| text.parse());
+        let changes = self.at.iter().map(|text| text.parse());
         let invalid = |error: FragmentedError| Failure::Argument(error.to_string());
         let plain = ReplayRequest::new(kernels, machines);
         Ok(ReplayRequest {
@@ -75,6 +77,9 @@ impl PredictArguments<'_> {
             cgroups: cgroups
                 .collect::<Result<_, CgroupError>>()
                 .map_err(|error| Failure::Argument(format!("cgroup: {error}")))?,
+            changes: changes
+                .collect::<Result<_, SettingChangeError>>()
+                .map_err(|error| Failure::Argument(format!("at: {error}")))?,
             fragmentation: self.fragmentation.parse().map_err(invalid)?,
             aged_rounds: self.aged,
             filesystem: self.filesystem.clone(),

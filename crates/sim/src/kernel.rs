@@ -16,6 +16,7 @@ mod nearest;
 mod packaged;
 mod policy;
 mod rule;
+mod setting;
 mod since;
 mod table;
 mod text;

@@ -26,6 +26,7 @@ pub mod outcome;
 mod program;
 pub mod request;
 mod run;
+mod settings;
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -52,9 +53,11 @@ pub use request::annotate::{Annotation, AnnotationError};
 pub use request::budget::{AgeingOverBudget, Budget, Excess, FACTOR_MAX, OverBudget};
 pub use request::cgroup;
 pub use request::cgroup::{Cgroup, CgroupError};
+pub use request::changes::{SettingChange, SettingChangeError};
 pub use request::fragmented::{Fragmented, FragmentedError};
 pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
+pub use settings::Changed;
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 15;

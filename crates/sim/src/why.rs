@@ -21,7 +21,7 @@ pub use attribution::{Attribution, Effect, Interaction, attribute};
 pub use mix::Mix;
 
 use crate::kernel::{Kernel, KernelChange, KernelError};
-use crate::replay::CellSpec;
+use crate::replay::{CellSpec, SettingChange};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Switch {
@@ -105,6 +105,7 @@ impl Comparison {
         for annotation in &self.before.annotations {
             annotation.check(&kernel, page)?;
         }
+        SettingChange::all(&self.before.changes, &kernel, page)?;
         Ok(kernel)
     }
 

@@ -26,6 +26,7 @@ use largefolio_sim::replay::clock::NS_PER_REFERENCE;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
     self as sim, Allocator, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
+    SettingChange,
 };
 use largefolio_sim::size;
 use largefolio_trace::OpenTrace;
@@ -75,6 +76,7 @@ Examples:
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
   folio predict cc1.folio --kernel 7.2,7.2+lru=lists --cgroup 24M
   folio predict cc1.folio --machine cascadelake --time --nested
+  folio predict cc1.folio --kernel 6.18 --at 50%:thp=always
   sudo folio predict job.folio --machine this --anchor
   folio predict cc1.folio --kernel 6.16 --machine altra --policy exec-order
   folio predict cc1.folio --kernel 6.12,7.2 --report cc1.html
@@ -153,6 +155,10 @@ struct MemoryArgs {
     /// starts, in a control group with memory.max = LIMIT; may be repeated
     #[arg(long, value_name = "[PROGRAM=]LIMIT", value_parser = str::parse::<Cgroup>)]
     cgroup: Vec<Cgroup>,
+    /// Change a setting of the running system when the program has made this share of the trace's
+    /// rows, such as 50%:thp=always; may be repeated. Memory that is in use by then stays as it is
+    #[arg(long, value_name = "SHARE:SETTING", value_parser = str::parse::<SettingChange>)]
+    at: Vec<SettingChange>,
     /// Number of huge pages that the kernel reserves at boot for mappings with `MAP_HUGETLB`, such
     /// as 2M=64,1G=1
     #[arg(long, value_name = "SIZE=N,..", value_delimiter = ',', value_parser = pool)]
@@ -497,6 +503,7 @@ impl PredictArgs {
             memory_bytes: self.memory.memory.clone(),
             swap_bytes: self.memory.swap,
             cgroups: self.memory.cgroup.clone(),
+            changes: self.memory.at.clone(),
             fragmentation: self.memory.fragmentation,
             aged_rounds: self.memory.aged,
             filesystem: self.program.filesystem.clone(),

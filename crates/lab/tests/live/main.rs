@@ -3,6 +3,7 @@
 mod crosscheck;
 mod program;
 mod run;
+mod settings;
 #[expect(dead_code, reason = "the live tests of linux use all of it")]
 #[path = "../../../linux/tests/support/mod.rs"]
 mod support;

@@ -65,6 +65,13 @@ impl Memory {
         self.khugepaged.wake_ns
     }
 
+    /// Whether a process has joined the list of a khugepaged that a setting had started without
+    /// any: it then wakes at once (H.6.5).
+    #[must_use]
+    pub const fn khugepaged_has_new_work(&self) -> bool {
+        self.khugepaged.waits && !self.khugepaged.mms.is_empty()
+    }
+
     pub(crate) fn khugepaged_enter(&mut self, mm: MmId) {
         let space = self.space_mut(mm);
         if !std::mem::replace(&mut space.is_scanned, true) {
@@ -106,7 +113,9 @@ impl Memory {
         }
     }
 
-    fn is_khugepaged_on(&self) -> bool {
+    /// Whether the settings let khugepaged run (`hugepage_pmd_enabled`).
+    #[must_use]
+    pub fn is_khugepaged_on(&self) -> bool {
         let anon = &self.rules.anon;
         let is_on = |mode: &SizeMode| matches!(mode, SizeMode::Always | SizeMode::Madvise);
         anon.thp != Enabled::Never
@@ -118,6 +127,7 @@ impl Memory {
     fn wake(&mut self) {
         let rules = self.rules.collapse;
         let nr_pages = rules.pages_to_scan(self.rules.page);
+        self.khugepaged.waits &= self.khugepaged.mms.is_empty();
         while self.is_khugepaged_on() && self.may_go_on(nr_pages) {
             if let ScanEnd::NoMemory = self.scan_mm(nr_pages) {
                 let khugepaged = &mut self.khugepaged;

@@ -17,4 +17,6 @@ pub(crate) struct Khugepaged {
     pub(crate) nr_examined: u64,
     pub(crate) nr_passes: u32,
     pub(crate) has_slept: bool,
+    /// Whether a setting has started it, and no process was on its list yet.
+    pub(crate) waits: bool,
 }

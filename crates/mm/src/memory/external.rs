@@ -44,11 +44,19 @@ impl Memory {
         let built_on =
             |rules: &Rules| (rules.page, rules.contpte, rules.anon.mapcount_rules(), rules.reclaim);
         let before = built_on(&self.rules);
+        let was_on = self.is_khugepaged_on();
         change(&mut self.rules);
         assert_eq!(built_on(&self.rules), before, "the machine is built on these rules");
         let has_thp = self.rules.anon.thp != Enabled::Never;
         let nr_pages = self.core.buddy.nr_pages();
+        self.khugepaged.waits |= !was_on && self.is_khugepaged_on();
         self.core.pressure.watermarks = Watermarks::new(self.rules.page, nr_pages, has_thp);
+    }
+
+    /// Gives `file` the limits that its device, `disk`, has now. Open files keep their readahead
+    /// window.
+    pub fn renew_device(&mut self, file: MappingId, disk: &str) {
+        self.core.mapping_mut(file).device = self.rules.device(disk);
     }
 
     /// Starts recording events for [`Memory::take_observed`].

@@ -101,6 +101,9 @@ pub struct Settings {
     pub filesystem: Option<String>,
     /// Folio sizes that the loader requests, as `FILE=SIZE`.
     pub annotations: Vec<String>,
+    /// Settings that change during the replay, as `50%:thp=always`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// The memory for which the allocator advises huge pages; omitted if as recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
@@ -122,6 +125,7 @@ impl Settings {
             aged_rounds: request.aged_rounds.into(),
             filesystem: request.filesystem.clone(),
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
+            changes: request.changes.iter().map(ToString::to_string).collect(),
             allocator: request.allocator.map(|allocator| allocator.name().to_owned()),
             reference_ns: request.ns_per_reference,
             rules_notes: request.rules_notes(),

@@ -7,13 +7,13 @@ use largefolio_results::predict::text::text;
 use largefolio_results::predict::{Depth, Options, PredictResult, Settings, TextStyle, TraceInfo};
 use largefolio_sim::cost::{BaseTime, Estimate, Events, Latency, ReadEvents, SizeLatency, Walks};
 use largefolio_sim::machine::{Costs, Quantity, Unit};
-use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Reads, Strays, Writers,
 };
 use largefolio_sim::replay::requested::Requested;
 use largefolio_sim::replay::sizes::{FolioSizes, SizeRow, SizeTable};
 use largefolio_sim::replay::statistics::Statistics;
+use largefolio_sim::replay::{Changed, Outcome};
 use largefolio_sim::tlb::{Counters, KindCounters, Lines, SideCounters, WalkCounters};
 use largefolio_trace::meta::PlainRun;
 use largefolio_trace::{HardwareCounters, Meta};
@@ -98,6 +98,13 @@ fn before() -> Outcome {
         asked: BTreeMap::from([(64 * K, ASKED)]),
         asked_tenths: BTreeMap::from([(10, BTreeMap::from([(64 * K, ASKED)]))]),
         cgroups: Vec::new(),
+        changes: vec![Changed {
+            at: "50%".to_owned(),
+            edits: "thp=always".to_owned(),
+            row: 61_250,
+            references: 100_918_401,
+            has_effect: false,
+        }],
         aged: BTreeMap::new(),
         unusable_at_start: BTreeMap::from([(64 * K, 310)]),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
@@ -220,6 +227,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
+        changes: vec!["50%:thp=always".to_owned()],
         allocator: None,
         reference_ns: 5,
     };

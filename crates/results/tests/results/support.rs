@@ -29,6 +29,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
         aged_rounds: 0,
         filesystem: None,
         annotations: Vec::new(),
+        changes: Vec::new(),
         allocator: None,
         reference_ns: 0,
     };

@@ -60,6 +60,7 @@ const OF_THE_RESULT: &[&str] = &[
     "policy_asked",
     "policy_honoured",
     "policy_refused",
+    "changes",
 ];
 
 /// The second row's kernel, which has little memory and a pool of huge pages.
@@ -78,6 +79,7 @@ fn settings() -> Settings {
         aged_rounds: 2,
         filesystem,
         annotations,
+        changes: vec!["50%:defrag=always".to_owned()],
         allocator: None,
         reference_ns,
         rules_notes: Vec::new(),
@@ -98,6 +100,7 @@ fn rich() -> PredictResult {
         aged_rounds: 2,
         linked: vec!["2M".parse().unwrap()],
         cgroups: vec!["1G".parse().unwrap()],
+        changes: vec!["50%:defrag=always".parse().unwrap()],
         ..CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named(machine).unwrap())
     };
     let specs = [
@@ -157,7 +160,7 @@ fn leaves(name: &str, value: &Value, all_leaves: &mut BTreeMap<String, Value>) {
             all_leaves.insert("cgroup_counts".to_owned(), groups.clone());
         }
         // Values over time are only in the JSON.
-        _ if matches!(name, "asked_tenths" | "aged" | "statistics_processes") => {}
+        _ if matches!(name, "asked_tenths" | "aged" | "statistics_processes" | "changes") => {}
         (Value::Object(sizes), _) if name == "unusable_at_start" => {
             let size = |name: &String| name.parse::<u64>().unwrap();
             let entry = |(name, permille): (&String, &Value)| json!({ "folio_bytes": size(name), "permille": permille });
@@ -264,6 +267,7 @@ fn a_row_says_which_cell_it_is() {
         "memory_bytes": 48 << 20, "swap_bytes": 1 << 30, "unusable_permille": 300,
         "unusable_bytes": 65536, "aged_rounds": 2,
         "filesystem": "xfs", "annotations": ["a*=64K", "b=2M"], "linked": ["2M"], "cgroups": ["1G"], "reference_ns": 5,
+        "changes": ["50%:defrag=always"],
     });
     for (name, value) in expected.as_object().unwrap() {
         assert_eq!(&row[name], value, "{name}");

@@ -156,7 +156,7 @@ impl Kernel {
         })
     }
 
-    fn leaves(&self) -> Result<BTreeMap<Path, Value>, KernelError> {
+    pub(super) fn leaves(&self) -> Result<BTreeMap<Path, Value>, KernelError> {
         leaves(&self.rules).map_err(|error| KernelError::BadFile {
             origin: self.name.clone(),
             message: error.to_string(),

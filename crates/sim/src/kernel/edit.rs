@@ -88,7 +88,7 @@ pub fn overrides(later: &str, earlier: &str) -> bool {
         .any(|one| earlier.iter().any(|other| is_within(one, other) || is_within(other, one)))
 }
 
-fn paths(edit: &str) -> Vec<String> {
+pub(super) fn paths(edit: &str) -> Vec<String> {
     let (name, value) = edit.split_once('=').unwrap_or((edit, ""));
     if let Some(filesystem) = filesystem_of(name) {
         return vec![format!("{SIZES_OF_FILESYSTEMS}{filesystem}")];

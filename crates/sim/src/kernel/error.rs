@@ -58,6 +58,19 @@ pub enum KernelError {
         shown(.0)
     )]
     NoPolicyHere(String),
+    #[error(
+        "'{}' changes the kernel's code or its build, not a setting of a running system; expected a \
+         setting such as thp, anon-64K, defrag, max-ptes-none, khugepaged-scan-sleep, readahead or \
+         fault-around",
+        shown(.0)
+    )]
+    NoSetting(String),
+    #[error(
+        "'{edit}': the model cannot change this setting during a run; add it to the kernel's name \
+         for the whole run, as in 6.18+{edit}",
+        edit = shown(.0)
+    )]
+    FixedSetting(String),
     #[error("'+{}': {} takes {expected}", shown(edit), shown(name))]
     BadValue { name: String, edit: String, expected: String },
 }

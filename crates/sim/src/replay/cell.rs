@@ -42,6 +42,7 @@ use crate::replay::request::budget::{
 };
 use crate::replay::request::cgroup::Cgroups;
 use crate::replay::request::spec::{CacheState, CellSpec};
+use crate::replay::settings::Changes;
 
 /// Number of opens below which a sweep for dead ones is not worth it.
 pub(crate) const NR_OPENS_MIN: usize = 1 << 12;
@@ -67,6 +68,7 @@ pub struct Cell {
     /// Number of opens at which the next sweep runs.
     pub(crate) nr_opens_max: usize,
     pub(crate) cgroups: Cgroups,
+    pub(crate) settings: Changes,
     pub(crate) measured: Option<BaseTime>,
     /// Whether the trace links loads to the loads that supplied their addresses.
     pub(crate) has_links: bool,
@@ -145,7 +147,9 @@ impl Cell {
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
+        let settings = Changes::of(&spec, meta)?;
         let mut cell = Self::empty(spec, meta, should_stop)?;
+        cell.settings = settings;
         let runs_max = cell.spec.detail_runs_max;
         cell.counted.tenths = Tenths::of(meta.nr_rows_before(), meta.nr_rows);
         cell.unusable = cell.unusable_sizes();
@@ -209,6 +213,7 @@ impl Cell {
             meter: Meter::default(),
             unusable: BTreeMap::new(),
             cgroups: Cgroups::default(),
+            settings: Changes::default(),
             measured: None,
             has_links: meta.links,
             meta: Arc::clone(meta),

@@ -10,6 +10,7 @@ use largefolio_mm::policy::PolicyError;
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Op, ThreadId};
 
+use crate::kernel::KernelError;
 use crate::machine::MachineError;
 use crate::replay::request::budget::{AgeingOverBudget, OverBudget};
 
@@ -17,6 +18,8 @@ use crate::replay::request::budget::{AgeingOverBudget, OverBudget};
 pub enum CellError {
     #[error(transparent)]
     Machine(#[from] MachineError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error(transparent)]

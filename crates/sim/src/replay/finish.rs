@@ -52,6 +52,7 @@ impl Cell {
             memory_bytes: self.spec.ram_bytes,
             swap_bytes: self.spec.swap_bytes,
             cgroups: self.cgroups.outcomes(&self.spec.cgroups, &self.memory),
+            changes: std::mem::take(&mut self.settings.done),
             linked: self.spec.linked.iter().map(ToString::to_string).collect(),
             policy: self.policy(),
             cached_bytes: self.cached_bytes(),

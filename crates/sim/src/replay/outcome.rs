@@ -14,6 +14,7 @@ use crate::replay::observers::requested::RequestedSizes;
 use crate::replay::observers::sizes::FolioSizes;
 use crate::replay::observers::statistics::Statistics;
 use crate::replay::request::cgroup::CgroupOutcome;
+use crate::replay::settings::Changed;
 use crate::tlb;
 
 /// Faults by kind. `total` is the sum of `around` to `hugetlb`, plus failed faults.
@@ -166,6 +167,9 @@ pub struct Outcome {
     pub swap_bytes: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<CgroupOutcome>,
+    /// Settings that changed during the replay.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<Changed>,
     /// Page sizes that images are linked for, as `SIZE` or `FILE=SIZE`; empty: as recorded.
     pub linked: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

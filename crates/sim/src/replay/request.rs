@@ -8,6 +8,7 @@ pub(crate) mod allocator;
 pub(crate) mod annotate;
 pub(crate) mod budget;
 pub mod cgroup;
+pub mod changes;
 pub(crate) mod fragmented;
 mod groups;
 pub(crate) mod pattern;
@@ -30,6 +31,7 @@ use crate::replay::request::allocator::Allocator;
 use crate::replay::request::annotate::Annotation;
 use crate::replay::request::budget::{Budget, FACTOR_MAX};
 use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
+use crate::replay::request::changes::{NR_CHANGES_MAX, SettingChange};
 use crate::replay::request::fragmented::{Fragmented, PERMILLE_MAX};
 use crate::replay::request::pattern::name_of;
 use crate::replay::request::spec::{CacheState, CellSpec};
@@ -65,6 +67,8 @@ pub struct ReplayRequest {
     pub swap_bytes: u64,
     /// Cgroup limits. If several match a program, the last one applies.
     pub cgroups: Vec<Cgroup>,
+    /// Settings that change during the replay.
+    pub changes: Vec<SettingChange>,
     pub fragmentation: Fragmented,
     /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
@@ -108,6 +112,10 @@ pub enum RequestError {
     TooManyCells { nrs: [usize; 5], nr_cells: usize, limit: usize },
     #[error("--cgroup: {0} groups are too many; use at most {NR_CGROUPS_MAX}")]
     Cgroups(usize),
+    #[error("--at: {0} changes are too many; use at most {NR_CHANGES_MAX}")]
+    Changes(usize),
+    #[error("--at: {0}")]
+    Change(KernelError),
     #[error(
         "two different machines are called '{}'; give each machine file its own `name`",
         shown(.0)
@@ -179,6 +187,7 @@ impl ReplayRequest {
             memory_bytes: Vec::new(),
             swap_bytes: 0,
             cgroups: Vec::new(),
+            changes: Vec::new(),
             fragmentation: Fragmented { bytes: 0, permille: 0 },
             aged_rounds: 0,
             filesystem: None,
@@ -216,6 +225,8 @@ impl ReplayRequest {
                 let spec = self.spec(kernel, machine, nr_cells);
                 kernel.check_page(spec.page_size())?;
                 self.check_fragmentation(&spec)?;
+                SettingChange::all(&self.changes, kernel, spec.page_size())
+                    .map_err(RequestError::Change)?;
                 for annotation in &spec.annotations {
                     annotation.check(kernel, spec.page_size())?;
                 }
@@ -369,6 +380,7 @@ impl ReplayRequest {
             cache: self.cache,
             swap_bytes: self.swap_bytes,
             cgroups: self.cgroups.clone(),
+            changes: self.changes.clone(),
             fragmentation: self.fragmentation,
             aged_rounds: self.aged_rounds,
             filesystem: self.filesystem.clone(),
@@ -406,6 +418,9 @@ impl ReplayRequest {
         }
         if self.fragmentation.permille > PERMILLE_MAX {
             return Err(RequestError::Fragmentation(self.fragmentation.permille));
+        }
+        if self.changes.len() > NR_CHANGES_MAX {
+            return Err(RequestError::Changes(self.changes.len()));
         }
         if self.aged_rounds > AGED_ROUNDS_MAX {
             return Err(RequestError::Aged(self.aged_rounds));

@@ -47,20 +47,24 @@ impl Cell {
         let (first, nr_rows) = (self.counted.nr_rows, batch.len());
         let mut row = 0;
         loop {
-            // Stops at the start of the recording and after each tenth, to save the counters.
+            // Stops at the start of the recording and after each tenth, to save the counters, and
+            // where a setting changes.
             let before = self.rows_until_recording();
-            let left = before.min(self.counted.tenths.next_end()).saturating_sub(first);
+            let tenth = self.counted.tenths.next_end();
+            let left = before.min(tenth).min(self.next_change()).saturating_sub(first);
             let end = usize::try_from(left).unwrap_or(usize::MAX);
             self.replay_rows(batch, row..end.min(nr_rows))?;
             if end > nr_rows {
                 break;
             }
             row = end;
-            if before == first + end as u64 {
+            let at = first + end as u64;
+            if before == at {
                 self.begin_recording();
-            } else {
+            } else if tenth == at {
                 self.counted.tenths.end(self.memory.counters());
             }
+            self.change_settings(at);
         }
         self.counted.nr_rows += nr_rows as u64;
         match self.change(largefolio_mm::memory::Memory::take_policy_failure) {
@@ -139,6 +143,9 @@ impl Cell {
             self.free_unlinked();
         }
         self.watch_call(event);
+        if self.memory.khugepaged_has_new_work() {
+            self.wake_khugepaged();
+        }
         self.check_budget(process)
     }
 
@@ -247,6 +254,9 @@ impl Cell {
             Err(error) => return self.stray(error, count),
         };
         if !is_hit {
+            if self.memory.khugepaged_has_new_work() {
+                self.wake_khugepaged();
+            }
             self.check_budget(process)?;
         }
         self.watch_touch(mm, kind, touched.leaf.pfn_of(vpn), before);

@@ -117,6 +117,7 @@ mod tests {
         cell.annotations = vec!["libc*=64K".parse().unwrap()];
         cell.linked = vec!["2M".parse().unwrap(), "libc*=64K".parse().unwrap()];
         cell.cgroups = vec!["64M".parse().unwrap(), "cc1=32M".parse().unwrap()];
+        cell.changes = vec!["50%:thp=always".parse().unwrap()];
         cell.filesystem = Some("xfs".to_owned());
         let recipe = Recipe::of(&cell).unwrap();
         let text = serde_json::to_string(&recipe).unwrap();
@@ -126,6 +127,7 @@ mod tests {
         assert_eq!(again.machine, cell.machine);
         assert_eq!(again.linked, cell.linked);
         assert_eq!(again.cgroups, cell.cgroups);
+        assert_eq!(again.changes, cell.changes);
         assert_eq!(id(&again), id(&cell));
         assert_eq!(CellId::try_from(id(&cell).to_string()), Ok(id(&cell)));
         assert!(CellId::try_from("../../etc/passwd".to_owned()).is_err());
@@ -150,6 +152,9 @@ mod tests {
             CellSpec { swap_bytes: 1 << 30, ..cell() },
             CellSpec { cgroups: vec!["64M".parse().unwrap()], ..cell() },
             CellSpec { cgroups: vec!["a=64M".parse().unwrap()], ..cell() },
+            CellSpec { changes: vec!["50%:thp=always".parse().unwrap()], ..cell() },
+            CellSpec { changes: vec!["51%:thp=always".parse().unwrap()], ..cell() },
+            CellSpec { changes: vec!["50%:thp=never".parse().unwrap()], ..cell() },
             CellSpec { nr_cpus: Some(2), ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 0, permille: 1 }, ..cell() },
             CellSpec { fragmentation: Fragmented { bytes: 1 << 16, permille: 1 }, ..cell() },

@@ -11,6 +11,7 @@ use crate::machine::{Machine, MachineError};
 use crate::replay::request::AGED_ROUNDS_MAX;
 use crate::replay::{
     AnnotationError, Budget, CacheState, CellSpec, CgroupError, Fragmented, LinkedError,
+    SettingChangeError,
 };
 
 #[derive(Debug, thiserror::Error)]
@@ -25,6 +26,8 @@ pub enum RecipeError {
     Linked(#[from] LinkedError),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Change(#[from] SettingChangeError),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -46,6 +49,9 @@ pub struct Setting {
     /// Limits of cgroups, as `LIMIT` or `PROGRAM=LIMIT`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cgroups: Vec<String>,
+    /// Settings that change during the replay, as `50%:thp=always`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub changes: Vec<String>,
     /// Share of free memory in blocks that are too small at the start, in thousandths.
     pub unusable_permille: u32,
     /// Folio size in bytes that `unusable_permille` refers to; 0 = a PMD folio.
@@ -128,6 +134,7 @@ impl Setting {
             memory_bytes: cell.ram_bytes,
             swap_bytes: cell.swap_bytes,
             cgroups: cell.cgroups.iter().map(ToString::to_string).collect(),
+            changes: cell.changes.iter().map(ToString::to_string).collect(),
             unusable_permille: cell.fragmentation.permille,
             unusable_bytes: cell.fragmentation.bytes,
             aged_rounds: cell.aged_rounds.into(),
@@ -165,6 +172,7 @@ impl Recipe {
         let annotations = self.setting.annotations.iter().map(|text| text.parse());
         let linked = self.setting.linked.iter().map(|text| text.parse());
         let cgroups = self.setting.cgroups.iter().map(|text| text.parse());
+        let changes = self.setting.changes.iter().map(|text| text.parse());
         Ok(CellSpec {
             cache,
             seed,
@@ -177,6 +185,7 @@ impl Recipe {
             annotations: annotations.collect::<Result<_, _>>()?,
             linked: linked.collect::<Result<_, _>>()?,
             cgroups: cgroups.collect::<Result<_, _>>()?,
+            changes: changes.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
             nr_cpus: self.setting.nr_cpus,
             budget: self.budget,

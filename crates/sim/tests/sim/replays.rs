@@ -19,6 +19,7 @@ mod linked;
 mod lock;
 mod processes;
 mod remap;
+mod settings;
 mod statistics;
 mod waits;
 mod walks;

@@ -181,6 +181,7 @@ fn settings(setting: &Setting) -> Settings {
         aged_rounds: setting.aged_rounds,
         filesystem: setting.filesystem.clone(),
         annotations: setting.annotations.clone(),
+        changes: setting.changes.clone(),
         allocator: None,
         reference_ns: setting.reference_ns,
     }

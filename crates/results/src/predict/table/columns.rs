@@ -128,7 +128,7 @@ fn identity() -> [Column; 16] {
     ]
 }
 
-fn settings() -> [Column; 13] {
+fn settings() -> [Column; 14] {
     [
         Column::new(
             "unusable_permille",
@@ -157,6 +157,7 @@ fn settings() -> [Column; 13] {
         Column::new("policy_asked", Values::Known(|row| answers(row.outcome, |of| of.asked))),
         Column::new("policy_honoured", Values::Known(|row| answers(row.outcome, |of| of.honoured))),
         Column::new("policy_refused", Values::Known(|row| answers(row.outcome, |of| of.refused))),
+        Column::new("changes", Values::Strings(|row| row.settings.changes.clone())).later(),
     ]
 }
 

@@ -5,10 +5,11 @@ use std::collections::BTreeSet;
 
 use largefolio_sim::cost::{BaseSource, BaseTime, Constant, Estimate};
 use largefolio_sim::interval::Interval;
-use largefolio_sim::replay::Outcome;
 use largefolio_sim::replay::outcome::PolicyAnswers;
+use largefolio_sim::replay::{Changed, Outcome};
 
 use crate::figures;
+use crate::figures::grouped;
 use crate::predict::PredictResult;
 use crate::predict::gaps;
 use crate::predict::labels::{self, Labels};
@@ -111,6 +112,12 @@ fn setting(report: &PredictResult) -> String {
     if let Some(allocator) = &settings.allocator {
         text = format!("{text}, allocator advises huge pages ({allocator})");
     }
+    for change in &settings.changes {
+        text = match change.split_once(':') {
+            Some((share, edits)) => format!("{text}, {edits} from {share} of the trace on"),
+            None => format!("{text}, {change}"),
+        };
+    }
     if !settings.annotations.is_empty() {
         text = format!("{text}, annotated {}", settings.annotations.join(" "));
     }
@@ -145,9 +152,31 @@ pub(crate) fn notes(report: &PredictResult) -> Vec<String> {
     notes.extend(report.rows.iter().filter_map(policy));
     notes.extend(window_refused(report));
     notes.extend(report.rows.iter().filter_map(huge_pages));
+    notes.extend(changed(&report.rows));
     notes.dedup();
     notes.extend(report.trace.warnings.iter().map(|warning| format!("trace warning: {warning}")));
     notes
+}
+
+/// Says when settings changed, and in which columns a change had no effect.
+fn changed(rows: &[Outcome]) -> Vec<String> {
+    let Some(first) = rows.first() else { return Vec::new() };
+    let sentence = |(nr, change): (usize, &Changed)| {
+        let Changed { at, edits, row, references, .. } = change;
+        let idle = rows.iter().filter(|one| one.changes.get(nr).is_some_and(|it| !it.has_effect));
+        let mut idle: Vec<&str> = idle.map(|row| row.kernel.as_str()).collect();
+        idle.dedup();
+        let had = match idle.as_slice() {
+            [] => String::new(),
+            kernels => format!("; {} already had this value", kernels.join(", ")),
+        };
+        format!(
+            "{edits} from {at} of the trace on: before row {}, after {} references{had}.",
+            grouped(*row),
+            grouped(*references)
+        )
+    };
+    first.changes.iter().enumerate().map(sentence).collect()
 }
 
 /// Says what each column is compared with: in the table the first column, in the answers a column

@@ -13,6 +13,7 @@ use crate::replay::request::allocator::Allocator;
 use crate::replay::request::annotate::Annotation;
 use crate::replay::request::budget::Budget;
 use crate::replay::request::cgroup::Cgroup;
+use crate::replay::request::changes::SettingChange;
 use crate::replay::request::fragmented::Fragmented;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +45,8 @@ pub struct CellSpec {
     pub swap_bytes: u64,
     /// Cgroup limits. If several match a program, the last one applies.
     pub cgroups: Vec<Cgroup>,
+    /// Settings that change during the replay.
+    pub changes: Vec<SettingChange>,
     pub fragmentation: Fragmented,
     /// Rounds of ageing by other programs before the start; 0 = none.
     pub aged_rounds: u32,
@@ -83,6 +86,7 @@ impl CellSpec {
             ram_bytes,
             swap_bytes: 0,
             cgroups: Vec::new(),
+            changes: Vec::new(),
             fragmentation: Fragmented::default(),
             aged_rounds: 0,
             filesystem: None,

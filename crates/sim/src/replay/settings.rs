@@ -1,0 +1,114 @@
+//! Changes the machine's settings while a cell runs, like writes to sysfs.
+//!
+//! Owns when a change happens and which parts of the cell must know about it. Folios, mappings and
+//! open files stay as they are.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use largefolio_mm::rules::Rules;
+use largefolio_trace::Meta;
+use serde::Serialize;
+
+use crate::kernel::KernelError;
+use crate::replay::cell::Cell;
+use crate::replay::hardware::clock::Sleeper;
+use crate::replay::request::changes::SettingChange;
+use crate::replay::request::spec::CellSpec;
+
+/// A change of settings that happened during a replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// The share of the recorded rows before it.
+    pub at: String,
+    /// The settings, as edits of a kernel.
+    pub edits: String,
+    /// The first row of the trace with the new settings.
+    pub row: u64,
+    /// References of the recording before it.
+    pub references: u64,
+    /// Whether the kernel had other values before.
+    pub has_effect: bool,
+}
+
+struct Pending {
+    change: SettingChange,
+    row: u64,
+    rules: Rules,
+}
+
+/// A cell's changes of settings, in the order of their rows.
+#[derive(Default)]
+pub(crate) struct Changes {
+    pending: VecDeque<Pending>,
+    pub(crate) done: Vec<Changed>,
+}
+
+impl Changes {
+    /// Returns the changes of `spec`, whose kernel has its page size.
+    pub(crate) fn of(spec: &CellSpec, meta: &Meta) -> Result<Self, KernelError> {
+        let all = SettingChange::all(&spec.changes, &spec.kernel, spec.kernel.rules.page)?;
+        let (nr_before, nr_rows) = (meta.nr_rows_before(), meta.nr_rows);
+        let pending = all.into_iter().map(|(change, kernel)| Pending {
+            change: change.clone(),
+            row: change.row(nr_before, nr_rows),
+            rules: kernel.rules,
+        });
+        Ok(Self { pending: pending.collect(), done: Vec::new() })
+    }
+
+    fn take_due(&mut self, row: u64) -> Option<Pending> {
+        self.pending.pop_front_if(|next| next.row <= row)
+    }
+}
+
+impl Cell {
+    /// Returns the row before which the next setting changes. The run that fills the page cache is
+    /// an earlier one: nothing changes during it.
+    pub(crate) fn next_change(&self) -> u64 {
+        let next = self.settings.pending.front().filter(|_| !self.is_warming());
+        next.map_or(u64::MAX, |next| next.row)
+    }
+
+    /// Changes the settings that are due before `row`.
+    pub(crate) fn change_settings(&mut self, row: u64) {
+        if self.is_warming() {
+            return;
+        }
+        while let Some(Pending { change, row, rules }) = self.settings.take_due(row) {
+            let before = self.memory.rules().clone();
+            let was_on = self.memory.is_khugepaged_on();
+            let has_effect = before != rules;
+            self.change(|memory| memory.change_rules(|now| *now = rules));
+            self.renew_devices();
+            // Writing the sleeps or starting khugepaged makes it scan at once (H.6.5).
+            let has_started = !was_on && self.memory.is_khugepaged_on();
+            if has_started || sleeps(&before) != sleeps(self.memory.rules()) {
+                self.wake_khugepaged();
+            }
+            self.settings.done.push(Changed {
+                at: change.share(),
+                edits: change.edits().to_owned(),
+                row,
+                references: self.hardware.nr_references,
+                has_effect,
+            });
+        }
+    }
+
+    pub(crate) fn wake_khugepaged(&mut self) {
+        self.clock.sleep(Sleeper::Khugepaged, 0);
+    }
+
+    fn renew_devices(&mut self) {
+        let mappings = self.program.files.mappings();
+        let meta = Arc::clone(&self.meta);
+        for (mapping, file) in mappings.into_iter().zip(&meta.files) {
+            self.change(|memory| memory.renew_device(mapping, &file.disk));
+        }
+    }
+}
+
+fn sleeps(rules: &Rules) -> [u64; 2] {
+    [rules.collapse.scan_sleep_ms, rules.collapse.alloc_sleep_ms]
+}
