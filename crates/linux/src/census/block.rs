@@ -23,7 +23,7 @@ use std::ops::Range;
 
 pub(crate) use self::place::{BlockPlace, FileBlock};
 use crate::proc::maps::Vma;
-use crate::proc::smaps::Smap;
+use crate::proc::smaps::{Merging, Smap};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
@@ -71,6 +71,8 @@ pub struct AreaFacts {
     pub is_write_tracked: bool,
     /// Some private pages are shared with another process after a fork.
     pub is_forked: bool,
+    /// KSM runs, and may merge its pages.
+    pub is_merging: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -82,6 +84,9 @@ pub struct BlockFacts {
     pub nr_shared: u32,
     pub nr_pmd: u32,
     pub nr_merged: u32,
+    /// Entries for a merged page that an earlier entry of the block maps too. The kernel cannot lock
+    /// such a page twice.
+    pub nr_repeated: u32,
     /// Present private copies in a file mapping.
     pub nr_copied: u32,
     pub nr_swapped: u32,
@@ -181,6 +186,7 @@ impl AreaFacts {
             awaits_minor: smap.awaits_minor,
             is_write_tracked: smap.is_write_tracked,
             is_forked: false,
+            is_merging: smap.merging != Merging::No,
         }
     }
 
@@ -229,7 +235,9 @@ impl AreaFacts {
         if block.nr_guard > 0 {
             return Err(Obstacle::Guard);
         }
-        if block.nr_merged > 0 {
+        // KSM would split a larger folio again; otherwise, collapse copies merged pages.
+        let is_refused = block.nr_repeated > 0 && when == When::Now;
+        if is_refused || block.nr_merged > 0 && self.is_merging {
             return Err(Obstacle::Merged);
         }
         if block.nr_protected > 0 {
@@ -278,6 +286,7 @@ impl BlockFacts {
             nr_shared,
             nr_pmd,
             nr_merged,
+            nr_repeated,
             nr_copied,
             nr_swapped,
             nr_guard,
@@ -289,6 +298,7 @@ impl BlockFacts {
         self.nr_shared += nr_shared;
         self.nr_pmd += nr_pmd;
         self.nr_merged += nr_merged;
+        self.nr_repeated += nr_repeated;
         self.nr_copied += nr_copied;
         self.nr_swapped += nr_swapped;
         self.nr_guard += nr_guard;
@@ -456,12 +466,9 @@ impl Gathering {
     }
 }
 
-pub(super) fn together(all: [Gathering; 3]) -> Runs {
-    let [first, second, third] = all.map(Gathering::finish);
-    [second, third]
-        .iter()
-        .filter(|more| !more.list.is_empty())
-        .fold(first, |runs, more| runs.joined(more))
+pub(super) fn together(all: [Gathering; 4]) -> Runs {
+    let [first, rest @ ..] = all.map(Gathering::finish);
+    rest.iter().filter(|more| !more.list.is_empty()).fold(first, |runs, more| runs.joined(more))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@
 //! Owns the walk of extents along mappings. Invariant R1: a mapping's cells sum to its present
 //! pages.
 
+use std::collections::HashSet;
 use std::ops::Range;
 
 use super::block::{self, BlockFacts, Gathering, Runs};
@@ -248,11 +249,21 @@ impl SeenRun {
     }
 }
 
+/// A page that KSM merged, with its frame.
+#[derive(Clone, Copy, Debug)]
+struct MergedPage {
+    page: u64,
+    pfn: u64,
+}
+
 struct Touching {
     /// From present pages, marks and pinned ranges.
     pages: [Gathering; 2],
     marks: [Gathering; 2],
     pins: [Gathering; 2],
+    repeats: [Gathering; 2],
+    /// The frames of pages that KSM merged, ascending by page.
+    merged: Vec<MergedPage>,
     geometry: Geometry,
     whole: Range<u64>,
 }
@@ -262,7 +273,8 @@ impl Touching {
         let pages = vma.pages(geometry.page_bytes);
         let sizes = [geometry.pmd_order, geometry.contpte_order];
         let new = || sizes.map(|order| Gathering::new(vma, geometry.page_bytes, order));
-        Self { pages: new(), marks: new(), pins: new(), geometry, whole: pages }
+        let (marks, pins, repeats) = (new(), new(), new());
+        Self { pages: new(), marks, pins, repeats, merged: Vec::new(), geometry, whole: pages }
     }
 
     fn present(&mut self, pages: &Range<u64>, extent: &Extent, is: (PageKind, bool)) {
@@ -270,6 +282,11 @@ impl Touching {
         let if_so = |is: bool, nr: u32| if is { nr } else { 0 };
         let is_zero = kind == PageKind::Zero;
         let is_anon = matches!(kind, PageKind::Anon | PageKind::Merged);
+        if kind == PageKind::Merged {
+            let frames = extent.pfn..;
+            self.merged
+                .extend(pages.clone().zip(frames).map(|(page, pfn)| MergedPage { page, pfn }));
+        }
         for sizes in &mut self.pages {
             sizes.add(pages.clone(), |nr| BlockFacts {
                 nr_present: if_so(!is_zero, nr),
@@ -301,14 +318,37 @@ impl Touching {
                 });
             }
         }
+        for (sizes, order) in
+            self.repeats.iter_mut().zip([self.geometry.pmd_order, self.geometry.contpte_order])
+        {
+            for page in repeated(&self.merged, order) {
+                sizes.add(page..page + 1, |nr| BlockFacts {
+                    nr_repeated: nr,
+                    ..BlockFacts::default()
+                });
+            }
+        }
         let [pmd, contpte] = self.pages;
         let [pmd_marks, contpte_marks] = self.marks;
         let [pmd_pins, contpte_pins] = self.pins;
+        let [pmd_repeats, contpte_repeats] = self.repeats;
         Touched {
-            pmd: block::together([pmd, pmd_marks, pmd_pins]),
-            contpte: block::together([contpte, contpte_marks, contpte_pins]),
+            pmd: block::together([pmd, pmd_marks, pmd_pins, pmd_repeats]),
+            contpte: block::together([contpte, contpte_marks, contpte_pins, contpte_repeats]),
         }
     }
+}
+
+/// Returns the pages whose frame an earlier page of the same block of `2^order` pages has.
+fn repeated(merged: &[MergedPage], order: u32) -> Vec<u64> {
+    let mut frames = HashSet::new();
+    let of_block = merged.chunk_by(|one, next| one.page >> order == next.page >> order);
+    let mut repeated = Vec::new();
+    for block in of_block {
+        frames.clear();
+        repeated.extend(block.iter().filter(|one| !frames.insert(one.pfn)).map(|one| one.page));
+    }
+    repeated
 }
 
 /// Collects the blocks of a mapping with hidden PFNs: each page's kind is unknown.

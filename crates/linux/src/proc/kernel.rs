@@ -2,10 +2,12 @@
 
 /// Present if `SELinux` decides what programs may execute; below a root directory.
 pub(crate) const SELINUX: &str = "sys/fs/selinux/enforce";
+/// 1 while KSM merges pages.
+pub(crate) const KSM: &str = "/sys/kernel/mm/ksm/run";
 /// Settings that `folio tune` does not have, by name.
 pub(crate) const OTHERS: [(&str, &str); 12] = [
     ("thp.shrink_underused", "/sys/kernel/mm/transparent_hugepage/shrink_underused"),
-    ("ksm.run", "/sys/kernel/mm/ksm/run"),
+    ("ksm.run", KSM),
     ("zswap.enabled", "/sys/module/zswap/parameters/enabled"),
     ("vm.compaction_proactiveness", "/proc/sys/vm/compaction_proactiveness"),
     ("vm.dirty_background_bytes", "/proc/sys/vm/dirty_background_bytes"),

@@ -8,6 +8,17 @@
 
 use super::maps::{self, Vma};
 
+/// Whether KSM merges a mapping's pages now, and who asked for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Merging {
+    #[default]
+    No,
+    /// The program, with `MADV_MERGEABLE`.
+    Advised,
+    /// The process or its parent, for all memory (`PR_SET_MEMORY_MERGE`).
+    Process,
+}
+
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "independent flags of the kernel")]
 pub struct Smap {
@@ -43,6 +54,12 @@ pub struct Smap {
     pub awaits_minor: bool,
     /// userfaultfd write-protects pages (`uw`).
     pub is_write_tracked: bool,
+    /// KSM may merge its pages (`mg`).
+    pub is_mergeable: bool,
+    /// It is mergeable, and KSM runs. smaps does not show this.
+    pub merging: Merging,
+    /// Bytes of pages that KSM merged (Linux 6.7).
+    pub merged_bytes: u64,
 }
 
 impl Smap {
@@ -107,6 +124,7 @@ fn set(smap: &mut Smap, key: &str, value: &str) {
         "Shared_Clean" | "Shared_Dirty" => {
             smap.shared_bytes = smap.shared_bytes.saturating_add(bytes());
         }
+        "KSM" => smap.merged_bytes = bytes(),
         "AnonHugePages" => smap.anon_pmd_bytes = bytes(),
         "ShmemPmdMapped" => smap.shmem_pmd_bytes = bytes(),
         "FilePmdMapped" => smap.file_pmd_bytes = bytes(),
@@ -129,6 +147,7 @@ fn set_flag(smap: &mut Smap, flag: &str) {
         "um" => smap.awaits_missing = true,
         "ui" => smap.awaits_minor = true,
         "uw" => smap.is_write_tracked = true,
+        "mg" => smap.is_mergeable = true,
         _ => {}
     }
 }

@@ -6,14 +6,18 @@ use std::fmt::Display;
 use std::io;
 use std::ops::Range;
 use std::os::unix::ffi::OsStringExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use super::kernel::KSM;
 use super::maps::{self, Maps, Vma};
 use super::pinned::Pinned;
-use super::smaps::{self, Smap};
+use super::smaps::{self, Merging, Smap};
 use super::stat::{MemoryState, Stat, TaskFaults};
 use super::value;
 use crate::system::{self, Entries, FileRef, System, ids};
+
+/// In `ksm_stat` after `PR_SET_MEMORY_MERGE`.
+const MERGES_ALL: &[u8] = b"ksm_merge_any: yes";
 
 /// `/proc/PID`. It may not exist: reading an exited process returns errors.
 #[derive(Clone)]
@@ -96,10 +100,28 @@ impl<'a> Task<'a> {
     pub(crate) fn advice(&self) -> io::Result<Vec<Smap>> {
         let mut smaps = self.smaps()?;
         let is_disabled = self.is_thp_disabled();
+        let is_any_mergeable = smaps.iter().any(|smap| smap.is_mergeable);
+        let merging = if is_any_mergeable { self.merging() } else { Merging::No };
         for smap in &mut smaps {
             smap.is_disabled = is_disabled;
+            if smap.is_mergeable {
+                smap.merging = merging;
+            }
         }
         Ok(smaps)
+    }
+
+    /// Returns who asked KSM to merge the mergeable mappings, if it runs.
+    fn merging(&self) -> Merging {
+        let is_on = self.system.text(Path::new(KSM)).is_ok_and(|run| run.trim_ascii() == b"1");
+        let of_process = self.text("ksm_stat").is_ok_and(|stat| {
+            stat.split(|byte| *byte == b'\n').any(|line| line.starts_with(MERGES_ALL))
+        });
+        match (is_on, of_process) {
+            (false, _) => Merging::No,
+            (true, false) => Merging::Advised,
+            (true, true) => Merging::Process,
+        }
     }
 
     /// Whether the process or its parent disabled THP with prctl(2).

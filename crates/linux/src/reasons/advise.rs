@@ -45,7 +45,11 @@ impl Judge<'_> {
         let case = Case::new(self.census, finding);
         let gains = self.gains(&case);
         if gains.now.bytes == 0 && gains.next.bytes == 0 {
-            return vec![Remedy::nothing(nothing_to_gain(finding, &gains))];
+            return vec![Remedy::nothing(nothing_to_gain(
+                finding,
+                &gains,
+                &self.facts.smap(&case),
+            ))];
         }
         let remedies = match gains.area.backing {
             Backing::Anon => self.anon(&case, &gains),

@@ -6,6 +6,7 @@ use super::judge::Judge;
 use super::pieces::HeapPiece;
 use super::reason::{Finding, Refusal};
 use crate::census::block::{AreaFacts, Backing, FileBlock, When};
+use crate::proc::smaps::{Merging, Smap};
 use crate::remedies::{Action, Remedy};
 
 impl Judge<'_> {
@@ -88,7 +89,7 @@ impl Gains {
     }
 }
 
-pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
+pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains, smap: &Smap) -> String {
     const OF_BLOCKS: [Refusal; 8] = [
         Refusal::Disabled,
         Refusal::NoHugeAdvice,
@@ -104,7 +105,27 @@ pub(super) fn nothing_to_gain(finding: &Finding, gains: &Gains) -> String {
     }
     let reasons = finding.reasons.iter().map(|reason| reason.refusal);
     match reasons.into_iter().find(|refusal| OF_BLOCKS.contains(refusal)) {
+        Some(Refusal::Merged) => merged(smap),
         Some(refusal) => format!("no block can be larger: {}", refusal.meaning()),
         None => "no whole block in it has been touched".to_owned(),
     }
+}
+
+/// Says why KSM keeps the pages small, and what larger folios would cost.
+fn merged(smap: &Smap) -> String {
+    let why = match smap.merging {
+        Merging::No => "the kernel cannot collapse a block that has one of them twice",
+        Merging::Advised => {
+            "the program asks for it (MADV_MERGEABLE), and KSM would split a large folio again"
+        }
+        Merging::Process => {
+            "it merges all memory of the process (PR_SET_MEMORY_MERGE, such as by MemoryKSM=yes), \
+             and would split a large folio again"
+        }
+    };
+    let cost = match smap.merged_bytes >> 10 {
+        0 => String::new(),
+        kib => format!("; unmerged, these pages take up to {kib} KiB"),
+    };
+    format!("no block can be larger: {}: {why}{cost}", Refusal::Merged.meaning())
 }

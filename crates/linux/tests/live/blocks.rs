@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::ops::Range;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use largefolio_linux::census::block::{self, AreaFacts, Backing, When};
 use largefolio_linux::census::{self, smaps};
@@ -14,6 +17,7 @@ use largefolio_linux::collapse::{self, CollapseError, CollapseKind, CollapseRequ
 use largefolio_linux::reasons::{CensusQuestion, findings};
 use largefolio_linux::remedies::Action;
 use largefolio_linux::remedies::verbs::LiveVerbs;
+use largefolio_linux::setting::{Setting, SettingError};
 use largefolio_linux::system::Live;
 
 use crate::held::Held;
@@ -116,6 +120,40 @@ int main(void) {
 }
 "#;
 
+/// Two copies of a page or a block, which KSM merges.
+const MERGED: &str = r#"
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+enum { M2 = 2 << 20, PAGE = 4096 };
+static char *block(long seed) {
+    char *at = mmap(0, 3 * M2, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    at = (char *)(((long)at + M2 - 1) & ~(M2 - 1L));
+    mprotect(at, M2, PROT_READ | PROT_WRITE);
+    if (madvise(at, M2, MADV_MERGEABLE)) return 0;
+    for (long i = 0; i < M2 / (long)sizeof(long); i++) ((long *)at)[i] = (i + seed) * 2654435761L;
+    return at;
+}
+static void say(const char *name, char *at) { if (at) printf("%s anon %lx\n", name, (long)at); }
+int main(void) {
+    say("each_once", block(1L << 32));
+    say("each_once_too", block(1L << 32));
+    char *one = block(2L << 32), *other = block(3L << 32);
+    if (one && other) memcpy(one + PAGE, other, PAGE);
+    say("one_page", one);
+    say("one_page_too", other);
+    char *twice = block(4L << 32);
+    if (twice) memcpy(twice + 9 * PAGE, twice, PAGE);
+    say("twice", twice);
+    say("none", block(5L << 32));
+    puts("ready now 0");
+    fflush(stdout);
+    getchar();
+    return 0;
+}
+"#;
+const KSM: &str = "/sys/kernel/mm/ksm";
+
 struct Region {
     name: String,
     backing: Backing,
@@ -128,8 +166,8 @@ struct Program {
 }
 
 impl Program {
-    fn start() -> Option<Self> {
-        let mut held = Held::compiled(PROGRAM)?;
+    fn start(source: &str) -> Option<Self> {
+        let mut held = Held::compiled(source)?;
         let lines = BufReader::new(held.child.stdout.take().unwrap()).lines().map(Result::unwrap);
         let made = |line: String| {
             let fields: Vec<&str> = line.split(' ').collect();
@@ -163,6 +201,23 @@ impl Program {
             (made.name.as_str(), judged.map(|_| ()))
         });
         judged.collect()
+    }
+
+    /// Collapses the blocks, and says where the kernel decides otherwise. Judge all before: the first
+    /// collapse removes the page tables of a second view.
+    fn collapsed(&self, judged: &BTreeMap<&str, Result<(), block::Obstacle>>) -> Vec<String> {
+        let mut differ = Vec::new();
+        for made in &self.blocks {
+            let (name, judged) = (made.name.as_str(), judged[made.name.as_str()]);
+            if judged == Err(block::Obstacle::Large) {
+                continue;
+            }
+            let is_collapsed = self.is_collapsed(made.at);
+            if is_collapsed != judged.is_ok() {
+                differ.push(format!("{name}: {judged:?}, and the kernel: {is_collapsed}"));
+            }
+        }
+        differ
     }
 
     fn is_collapsed(&self, at: u64) -> bool {
@@ -213,22 +268,47 @@ fn the_kernel_does_with_each_block_what_is_said_before() {
         return;
     }
     let _turn = turn::steady();
-    let Some(program) = Program::start() else { return };
-    let mut differ = Vec::new();
-    // Judge before the first collapse, which removes the page tables of a second view.
+    let Some(program) = Program::start(PROGRAM) else { return };
     let judged = program.judged();
-    for made in &program.blocks {
-        let (name, judged) = (made.name.as_str(), judged[made.name.as_str()]);
-        if judged == Err(block::Obstacle::Large) {
-            continue;
-        }
-        let is_collapsed = program.is_collapsed(made.at);
-        if is_collapsed != judged.is_ok() {
-            differ.push(format!("{name}: {judged:?}, and the kernel: {is_collapsed}"));
-        }
-    }
-    assert!(differ.is_empty(), "{differ:#?}");
+    assert_eq!(program.collapsed(&judged), Vec::<String>::new());
     assert!(program.blocks.len() >= 12, "the kernel has most of them");
+}
+
+/// Lets KSM scan all memory that programs offered, from one end to the other and again.
+fn merge() -> Result<(), SettingError> {
+    let file = |name: &str| Path::new(KSM).join(name);
+    let _scan = [("pages_to_scan", "20000"), ("sleep_millisecs", "1"), ("smart_scan", "0")]
+        .into_iter()
+        .map(|(name, value)| Setting::change(&file(name), value))
+        .collect::<Result<Vec<_>, _>>()?;
+    let nr_scans = || Setting::read(&file("full_scans")).unwrap().parse::<u64>().unwrap();
+    let before = nr_scans();
+    let _run = Setting::change(&file("run"), "1")?;
+    let start = Instant::now();
+    while nr_scans() < before + 3 && start.elapsed() < Duration::from_secs(60) {
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+#[test]
+fn a_merged_block_is_collapsed_unless_it_has_a_page_twice() {
+    if !can_ask() {
+        return;
+    }
+    if !Path::new(KSM).join("smart_scan").exists() {
+        return largefolio_testkit::skipped!("this kernel has no KSM, or one older than 6.7");
+    }
+    let _turn = turn::alone();
+    let Some(program) = Program::start(MERGED) else { return };
+    if let Err(refusal) = merge() {
+        return largefolio_testkit::skipped!("{refusal}");
+    }
+    let judged = program.judged();
+    let merged = |name| judged.get(name).copied();
+    assert_eq!(merged("each_once"), Some(Ok(())), "{judged:?}");
+    assert_eq!(merged("twice"), Some(Err(block::Obstacle::Merged)), "{judged:?}");
+    assert_eq!(program.collapsed(&judged), Vec::<String>::new());
 }
 
 #[test]
@@ -237,7 +317,7 @@ fn collapse_gains_what_is_promised_block_for_block() {
         return;
     }
     let _turn = turn::steady();
-    let Some(program) = Program::start() else { return };
+    let Some(program) = Program::start(PROGRAM) else { return };
     let pid = program.held.pid();
     let census = census::take(&Live, &[pid]).unwrap();
     let question = CensusQuestion {

@@ -11,7 +11,7 @@ const NR: u32 = 512;
 /// Generates a block. Its counts add up to at most its pages (B2).
 fn block() -> impl Strategy<Value = BlockFacts> {
     let few = || prop_oneof![3 => Just(0_u32), 1 => 1..4_u32, 1 => 0..=NR];
-    (prop::array::uniform9(few()), few()).prop_map(|(few, pinned)| {
+    (prop::array::uniform9(few()), few(), few()).prop_map(|(few, pinned, repeated)| {
         let [present, zero, swapped, guard, shared, pmd, merged, copied, protected] = few;
         let mut left = NR;
         let mut take = |nr: u32| {
@@ -30,6 +30,7 @@ fn block() -> impl Strategy<Value = BlockFacts> {
             nr_shared: of_present(shared),
             nr_pmd: if pmd == NR { nr_present } else { 0 },
             nr_merged: of_present(merged),
+            nr_repeated: repeated.min(of_present(merged)),
             nr_copied: of_present(copied),
             nr_protected: protected,
             nr_pinned: of_present(pinned),
@@ -40,11 +41,11 @@ fn block() -> impl Strategy<Value = BlockFacts> {
 fn area() -> impl Strategy<Value = AreaFacts> {
     let backing = prop_oneof![Just(Backing::Anon), Just(Backing::Shmem), Just(Backing::File)];
     let rarely = || prop::bool::weighted(0.1);
-    (backing, prop::array::uniform4(rarely()), prop::array::uniform4(rarely())).prop_map(
+    (backing, prop::array::uniform4(rarely()), prop::array::uniform5(rarely())).prop_map(
         |(
             backing,
             [is_disabled, is_no_huge, is_hugetlb, is_device],
-            [missing, minor, tracked, is_forked],
+            [missing, minor, tracked, is_forked, is_merging],
         )| {
             AreaFacts {
                 backing,
@@ -56,6 +57,7 @@ fn area() -> impl Strategy<Value = AreaFacts> {
                 awaits_minor: minor,
                 is_write_tracked: tracked,
                 is_forked,
+                is_merging,
             }
         },
     )
@@ -73,7 +75,8 @@ proptest! {
         let when = if is_now { When::Now } else { When::NextStart };
         let Ok(cost) = area.judge(&block, NR, when) else { return Ok(()) };
         prop_assert!(!area.is_hugetlb && !area.is_device && !area.is_disabled && !area.is_no_huge);
-        prop_assert!(block.nr_guard == 0 && block.nr_merged == 0 && block.nr_protected == 0);
+        prop_assert!(block.nr_guard == 0 && block.nr_protected == 0);
+        prop_assert!(block.nr_merged == 0 || !area.is_merging && !(is_now && block.nr_repeated > 0));
         prop_assert!(block.nr_copied == 0 && block.nr_pmd < NR && !((is_now || area.is_forked) && block.nr_pinned > 0));
         prop_assert!(block.nr_present > 0, "swapped pages may never be touched again");
         prop_assert_eq!(cost.nr_new, u64::from(NR - block.nr_present - block.nr_swapped));
@@ -103,7 +106,7 @@ proptest! {
             permissions: if file.is_some() { *b"rw-s" } else { *b"rw-p" },
             ..Vma::default()
         };
-        let mut gathered = [0; 3].map(|_| Gathering::new(&vma, PAGE, ORDER));
+        let mut gathered = [0; 4].map(|_| Gathering::new(&vma, PAGE, ORDER));
         // Shared memory uses the blocks of its file.
         let place = |page: u64| file.map_or(page, |pos| page - start + pos);
         let whole = place(pages.start)..place(pages.end);

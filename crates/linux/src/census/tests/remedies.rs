@@ -487,6 +487,42 @@ fn a_mount_of_tmpfs_has_its_own_setting() {
     assert_eq!(tmpfs(text, (0, 46)), None);
 }
 
+/// Pages that KSM merged are collapsed, unless a block has one of them twice or KSM still runs.
+#[test]
+fn merged_pages_gain_nothing_while_ksm_runs_or_if_a_block_has_one_twice() {
+    const ONCE: &str = "40000 180 8000000000008000 1";
+    const TWICE: &str = "40000 17f 8000000000008000 1\n4017f 1 8000000000008000";
+    let merged = |dir: &Path| replace(&dir.join("kpageflags"), "8000 200 5828", "8000 200 205828");
+    let mergeable = |dir: &Path| {
+        merged(dir);
+        replace(&dir.join("100/smaps"), " ac hg ", " ac hg mg ");
+        std::fs::create_dir_all(dir.join("sys/kernel/mm/ksm")).unwrap();
+        std::fs::write(dir.join("sys/kernel/mm/ksm/run"), "1\n").unwrap();
+    };
+    let of_all = |dir: &Path| {
+        mergeable(dir);
+        std::fs::write(dir.join("100/ksm_stat"), "ksm_rmap_items 9\nksm_merge_any: yes\n").unwrap();
+    };
+    let off = |dir: &Path| {
+        mergeable(dir);
+        std::fs::write(dir.join("sys/kernel/mm/ksm/run"), "2\n").unwrap();
+    };
+    for edit in [&merged as &dyn Fn(&Path), &off] {
+        assert_eq!(sentences(&of_pages(ONCE, edit)), [collapse()], "collapse copies them");
+        let twice = of_pages(TWICE, edit);
+        assert!(twice.iter().all(|remedy| remedy.action != Action::Collapse), "{twice:?}");
+    }
+    for (edit, why) in
+        [(&mergeable as &dyn Fn(&Path), "MADV_MERGEABLE"), (&of_all, "PR_SET_MEMORY_MERGE")]
+    {
+        for pages in [ONCE, TWICE] {
+            let none = of_pages(pages, edit);
+            assert!(none.len() == 1 && !none[0].is_some(), "{none:?}");
+            assert!(none[0].cost.contains("KSM") && none[0].cost.contains(why), "{none:?}");
+        }
+    }
+}
+
 fn of_pages(pagemap: &str, edit: &dyn Fn(&Path)) -> Vec<Remedy> {
     let (_, remedies) = of_anon(&Answers::default(), &|dir: &Path| {
         replace(&dir.join("100/pagemap"), "40000 180 8100000000008000 1", pagemap);
@@ -503,9 +539,6 @@ fn a_block_that_the_kernel_refuses_gains_nothing() {
         none.len() == 1 && !none[0].is_some() && none[0].cost.contains("guard page"),
         "{none:?}"
     );
-    let merged = |dir: &Path| replace(&dir.join("kpageflags"), "8000 200 5828", "8000 200 205828");
-    let none = of_pages("40000 180 8100000000008000 1", &merged);
-    assert!(!none[0].is_some() && none[0].cost.contains("KSM"), "{none:?}");
     let protected = "40000 17f 8100000000008000 1\n4017f 1 830000000000817f";
     let none = of_pages(protected, &|_| ());
     assert!(!none[0].is_some() && none[0].cost.contains("userfaultfd"), "{none:?}");
