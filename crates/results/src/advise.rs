@@ -326,7 +326,8 @@ fn plan(
     let needed = chosen.iter().filter(|_| is_service).flat_map(|choice| choice.env_set.clone());
     let mut steps = Vec::new();
     steps.extend(tuned(set.iter().cloned().chain(needed).collect(), lasting));
-    steps.extend(lasting.unit.as_ref().and_then(|unit| of_service(unit, &variables)));
+    let limit = chosen.iter().find_map(|choice| choice.unit_thp.as_deref());
+    steps.extend(lasting.unit.as_ref().and_then(|unit| of_service(unit, &variables, limit)));
     if chosen.iter().any(|choice| choice.warm) && !texts.is_empty() {
         steps.push(warm_step(texts, lasting));
     }
@@ -368,11 +369,13 @@ fn tuned(set: Vec<String>, lasting: &Lasting) -> Option<Step> {
     })
 }
 
-fn of_service(unit: &str, variables: &[String]) -> Option<Step> {
+fn of_service(unit: &str, variables: &[String], limit: Option<&str>) -> Option<Step> {
     let options = variables.iter().flat_map(|one| ["--env", one]);
+    let options = options.chain(limit.into_iter().flat_map(|limit| ["--thp", limit]));
+    let what = if limit.is_some() { "limit the large folios of" } else { "set the variables for" };
     let words = ["tune", "--unit", unit].into_iter().chain(options).chain(["--yes"]);
-    (!variables.is_empty()).then(|| Step {
-        what: format!("set the variables for {unit}; they take effect the next time it starts"),
+    (!variables.is_empty() || limit.is_some()).then(|| Step {
+        what: format!("{what} {unit}, from its next start on"),
         words: words.map(str::to_owned).collect(),
         undo: ["tune", "--undo"].map(str::to_owned).to_vec(),
         needs_root: true,

@@ -82,6 +82,12 @@ pub struct AnonRules {
     /// Whether `MAP_STACK` keeps an area in base pages.
     #[serde(default)]
     pub map_stack: MapStack,
+    /// The limits that `PR_SET_THP_DISABLE` can set.
+    #[serde(default)]
+    pub thp_disable: ThpDisable,
+    /// The limit with which the program starts, as with `folio run --thp`.
+    #[serde(default, skip_serializing_if = "ProgramThp::is_inherited")]
+    pub program: ProgramThp,
 }
 
 /// D.1.2: the global setting, for sizes that inherit it.
@@ -296,6 +302,39 @@ pub enum MapStack {
     Nohuge,
 }
 
+/// D.2.11: what a process can limit with `PR_SET_THP_DISABLE`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ThpDisable {
+    /// \[..6.17\] all THP; a call with flags fails.
+    #[default]
+    All,
+    /// \[6.18+\] all, or all but `MADV_HUGEPAGE` areas (`PR_THP_DISABLE_EXCEPT_ADVISED`).
+    ExceptAdvised,
+}
+
+/// D.2.11: the THP that a program may use from its start. Its own calls override this.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProgramThp {
+    /// What the settings allow.
+    #[default]
+    Inherit,
+    /// Only `MADV_HUGEPAGE` areas.
+    Advised,
+    /// None.
+    Off,
+}
+
+impl ProgramThp {
+    /// Whether only the settings limit it.
+    #[must_use]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+    pub const fn is_inherited(&self) -> bool {
+        matches!(self, Self::Inherit)
+    }
+}
+
 impl AnonRules {
     /// Linux 6.18 as it boots: the PMD size inherits `madvise`, all other sizes are off.
     #[must_use]
@@ -325,6 +364,8 @@ impl AnonRules {
             split_zero_pages: SplitZeroPages::Replaced,
             regain: Regain::Exclusive,
             map_stack: MapStack::Nohuge,
+            thp_disable: ThpDisable::ExceptAdvised,
+            program: ProgramThp::Inherit,
         }
     }
 

@@ -33,6 +33,9 @@ pub struct Choice {
     pub set: Vec<String>,
     #[serde(default)]
     pub start: Vec<String>,
+    /// The same as `start` for a service: its limit of large folios.
+    #[serde(default)]
+    pub unit_thp: Option<String>,
     /// The same as `start` for a service: an environment variable.
     #[serde(default)]
     pub env: Option<String>,
@@ -188,7 +191,7 @@ mod tests {
         let kernel = Kernel::parse("6.18").unwrap();
         let own = Program { text_refusal: None, heap_refusal: Some("because".to_owned()) };
         let (taken, left_out) = of_system(&kernel, &own).unwrap();
-        assert!(taken.iter().all(|choice| choice.start.is_empty()));
+        assert!(taken.iter().all(|choice| choice.env.is_none()));
         assert!(left_out.iter().any(|one| one.why == "because"));
     }
 
@@ -208,5 +211,7 @@ mod tests {
         // 6.1 has no sizes of private memory but the PMD's.
         let (taken, left_out) = of_system(&Kernel::parse("6.1").unwrap(), &program(false)).unwrap();
         assert!(taken.iter().all(|choice| !choice.edits.contains("anon-64K")), "{left_out:?}");
+        let is_taken = |edits: &str| taken.iter().any(|choice| choice.edits == edits);
+        assert!(is_taken("program-thp=off") && !is_taken("program-thp=advised"), "{left_out:?}");
     }
 }

@@ -10,6 +10,7 @@ fn choice(lever: &str, scope: Scope) -> Choice {
         annotate: None,
         set: vec![format!("thp.{lever}=always")],
         start: Vec::new(),
+        unit_thp: None,
         env: None,
         env_set: Vec::new(),
         verify: Vec::new(),
@@ -127,6 +128,24 @@ fn a_plan_can_be_persistent_and_for_a_service() {
     .map(as_root);
     assert_eq!(commands, expected);
     assert!(plan.start.is_empty(), "the service starts so by itself");
+}
+
+#[test]
+fn a_limit_of_the_program_is_one_of_its_service() {
+    let mut limit = choice("heap", Scope::Program);
+    (limit.set, limit.start) = (Vec::new(), vec!["--thp".to_owned(), "off".to_owned()]);
+    limit.unit_thp = Some("off".to_owned());
+    let one = candidate(&[0], [-3.0, -2.0, -1.0], 0.0);
+    let plan = |lasting: &Lasting| {
+        plan((1, &one), std::slice::from_ref(&limit), (&[], &[]), lasting, Goal::Memory)
+    };
+    assert!(plan(&Lasting::default()).steps.is_empty());
+    assert_eq!(plan(&Lasting::default()).start, ["--thp", "off"]);
+    let service = Lasting { is_lasting: false, unit: Some("job.service".to_owned()) };
+    let of_service = plan(&service);
+    let commands: Vec<String> = of_service.steps.iter().map(Step::command).collect();
+    assert_eq!(commands, [as_root("folio tune --unit job.service --thp off --yes")]);
+    assert!(of_service.start.is_empty());
 }
 
 #[test]

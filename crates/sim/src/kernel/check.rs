@@ -1,6 +1,6 @@
 //! Rejects impossible values of rules.
 
-use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::anon::{ProgramThp, SizeMode, ThpDisable};
 use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
@@ -31,6 +31,13 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
         if bytes != 0 && !bytes.is_power_of_two() {
             return Err(format!("order.{name} = {bytes}: expected 0 or a power of two"));
         }
+    }
+    if rules.anon.program == ProgramThp::Advised && rules.anon.thp_disable == ThpDisable::All {
+        return Err(
+            "off or inherit: before Linux 6.18, a program cannot limit its large folios to \
+                    advised memory (anon.thp_disable = all)"
+                .to_owned(),
+        );
     }
     for kib in rules.anon.size_kib.keys() {
         let bytes =

@@ -59,9 +59,8 @@ pub enum KernelError {
     )]
     NoPolicyHere(String),
     #[error(
-        "'{}' changes the kernel's code or its build, not a setting of a running system; expected a \
-         setting such as thp, anon-64K, defrag, max-ptes-none, khugepaged-scan-sleep, readahead or \
-         fault-around",
+        "'{}' is not a setting of a running system; expected a setting such as thp, anon-64K, \
+         defrag, max-ptes-none, khugepaged-scan-sleep, readahead or fault-around",
         shown(.0)
     )]
     NoSetting(String),

@@ -8,7 +8,7 @@ const OTHERS: [&str; 8] = [
     "exec-miss=posted+huge-zero=off+pmd-counts=pages+owners-max=3+clear=one-pass+preemption=off",
     "sizes=64K:always+exec/2M:always+sizes.xfs=2M:exec+page=4K",
     "anon-64K=always+anon-2M=madvise+thp=always+shrink-underused=off+truncate-split=uniform",
-    "max-ptes-none=0+max-ptes-swap=3+max-ptes-shared=4+khugepaged-scan-sleep=1ms",
+    "program-thp=off+anon.thp_disable=all+max-ptes-none=0+max-ptes-swap=3+max-ptes-shared=4+khugepaged-scan-sleep=1ms",
     "file-collapse=deny-write+shmem-collapse=within-size+collapse-sizes=pmd+readahead=0+io=1M",
     "fault.exec=none+min-folio=16K+page=16K+clear=posted+copy=extents+arm64-bulk=mops",
 ];

@@ -1,6 +1,7 @@
 //! Replays calls that lock memory, and the process's switch for THP.
 
 use largefolio_mm::core::space::ThpOff;
+use largefolio_mm::rules::anon::{ProgramThp, ThpDisable};
 use largefolio_mm::units::Vaddr;
 use largefolio_mm::vma::{Lock, Sharing};
 use largefolio_trace::Event;
@@ -11,6 +12,7 @@ use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::program::ProcessNr;
 use crate::replay::program::place::Segment;
+use crate::replay::program::space::SpaceNr;
 
 impl Cell {
     pub(crate) fn mlock(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
@@ -80,10 +82,24 @@ impl Cell {
         self.change(|memory| memory.populate_locked(mm, Vaddr(first), len_bytes)).is_ok()
     }
 
+    /// Limits the first program's THP as its starter does.
+    pub(crate) fn limit_thp(&mut self, space: SpaceNr) {
+        let off = match self.memory.rules().anon.program {
+            ProgramThp::Inherit => return,
+            ProgramThp::Advised => ThpOff::ExceptAdvised,
+            ProgramThp::Off => ThpOff::All,
+        };
+        let mm = self.program.spaces[space].mm;
+        self.change(|memory| memory.set_thp_off(mm, off));
+    }
+
     pub(crate) fn disable_thp(&mut self, process: ProcessNr, what: u64) {
-        let off = match what {
-            0 => ThpOff::None,
-            _ if what & thp_disable::EXCEPT_ADVISED != 0 => ThpOff::ExceptAdvised,
+        let has_flag = what & thp_disable::EXCEPT_ADVISED != 0;
+        let off = match (what, self.memory.rules().anon.thp_disable) {
+            (0, _) => ThpOff::None,
+            // The call fails with EINVAL.
+            (_, ThpDisable::All) if has_flag => return,
+            _ if has_flag => ThpOff::ExceptAdvised,
             _ => ThpOff::All,
         };
         let mm = self.program.space(process).mm;

@@ -35,6 +35,7 @@ impl Cell {
             let mm = self.program.spaces[space].mm;
             self.change(|memory| memory.join_group(mm, group));
         }
+        self.limit_thp(space);
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
         self.change_lives(program, 1);

@@ -126,9 +126,35 @@ fn a_process_and_its_children_turn_thp_off() {
     let except = switch(thp_disable::ALL | thp_disable::EXCEPT_ADVISED);
     assert_eq!(pmds(&with(&[except, map(0, BOTH, 0)], stores(0, 0))), 0);
     assert_eq!(pmds(&with(&[except, map(0, BOTH, 0), advise(0, 14)], stores(0, 0))), 2);
+    // Before 6.18, the call with the flag fails.
+    let all = with(&[except, map(0, BOTH, 0)], stores(0, 0));
+    assert_eq!(run("6.17+thp=always", &all).folios.anon.pmd_bytes / HUGE, 2);
     let fork = Event { aux: 1, ..Event::new(0, Op::Fork) };
     let map_of_child = Event { thread: 1, ..map(0, BOTH, 0) };
     assert_eq!(pmds(&with(&[off, fork, map_of_child], stores(1, 0))), 0);
+}
+
+#[test]
+fn a_program_starts_with_the_limit_of_its_starter() {
+    let pmds = |kernel: &str, events: &[Event]| run(kernel, events).folios.anon.pmd_bytes / HUGE;
+    let with = |head: &[Event], tail: Vec<Event>| [head, &tail].concat();
+    let plain = with(&[map(0, BOTH, 0)], stores(0, 0));
+    let advised = with(&[map(0, BOTH, 0), advise(0, 14)], stores(0, 0));
+    let again = Event::new(0, Op::ThpDisable);
+    let enabled = with(&[again, map(0, BOTH, 0)], stores(0, 0));
+    let fork = Event { aux: 1, ..Event::new(0, Op::Fork) };
+    let child = with(&[fork, Event { thread: 1, ..map(0, BOTH, 0) }], stores(1, 0));
+    let always = "6.18+thp=always+program-thp=";
+    for (limit, expected) in
+        [("inherit", [2, 2, 2, 2]), ("advised", [0, 2, 2, 0]), ("off", [0, 0, 2, 0])]
+    {
+        let all =
+            [&plain, &advised, &enabled, &child].map(|it| pmds(&format!("{always}{limit}"), it));
+        assert_eq!(all, expected, "{limit}");
+    }
+    assert!(Kernel::parse("6.17+program-thp=off").is_ok());
+    let refused = Kernel::parse("6.17+program-thp=advised").unwrap_err().to_string();
+    assert!(refused.contains("before Linux 6.18"), "{refused}");
 }
 
 #[test]
