@@ -17,6 +17,7 @@
 mod attached;
 mod batch;
 pub mod cell;
+mod changed;
 mod error;
 mod finish;
 mod fitting;
@@ -39,6 +40,7 @@ use rayon::prelude::*;
 pub use batch::batches;
 pub use batch::{RowsDone, nr_passes};
 pub use cell::Cell;
+pub use changed::Changed;
 pub use error::CellError;
 pub use fitting::{Fitting, Sharing, replay_fitting};
 pub use hardware::clock;
@@ -57,7 +59,6 @@ pub use request::changes::{SettingChange, SettingChangeError};
 pub use request::fragmented::{Fragmented, FragmentedError};
 pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
-pub use settings::Changed;
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
 pub const RESULTS_VERSION: u32 = 15;

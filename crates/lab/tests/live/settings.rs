@@ -141,6 +141,9 @@ fn measured(program: &Path, enabled: &mut Setting, first: &str, changes: &[(usiz
     running.huge_bytes()
 }
 
+/// The first value of the setting, its changes before an eighth, and the huge folios.
+type Case = (&'static str, &'static [(usize, &'static str)], u64);
+
 #[test]
 fn memory_touched_after_a_change_of_thp_is_as_predicted() {
     let _turn = turn::alone();
@@ -158,7 +161,7 @@ fn memory_touched_after_a_change_of_thp_is_as_predicted() {
     };
     let folder = tempfile::tempdir().unwrap();
     let (program, trace) = (compile_in(folder.path(), PROGRAM, &[]), trace(folder.path()));
-    let cases: [(&str, &[(usize, &str)], u64); 5] = [
+    let cases: [Case; 5] = [
         ("never", &[], 0),
         ("never", &[(4, "always")], 4),
         ("always", &[(2, "never")], 2),

@@ -339,7 +339,8 @@ impl Touching {
     }
 }
 
-/// Returns the pages whose frame an earlier page of the same block of `2^order` pages has.
+/// Returns the pages that share their frame with an earlier page of the same block, of `2^order`
+/// pages.
 fn repeated(merged: &[MergedPage], order: u32) -> Vec<u64> {
     let mut frames = HashSet::new();
     let of_block = merged.chunk_by(|one, next| one.page >> order == next.page >> order);

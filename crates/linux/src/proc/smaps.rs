@@ -8,7 +8,7 @@
 
 use super::maps::{self, Vma};
 
-/// Whether KSM merges a mapping's pages now, and who asked for it.
+/// Whether KSM merges a mapping's pages now, and which call asked for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Merging {
     #[default]

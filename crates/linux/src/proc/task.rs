@@ -111,7 +111,7 @@ impl<'a> Task<'a> {
         Ok(smaps)
     }
 
-    /// Returns who asked KSM to merge the mergeable mappings, if it runs.
+    /// Returns which call asked KSM to merge the mergeable mappings, if it runs.
     fn merging(&self) -> Merging {
         let is_on = self.system.text(Path::new(KSM)).is_ok_and(|run| run.trim_ascii() == b"1");
         let of_process = self.text("ksm_stat").is_ok_and(|stat| {

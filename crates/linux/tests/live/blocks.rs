@@ -285,7 +285,7 @@ fn merge() -> Result<(), SettingError> {
     let before = nr_scans();
     let _run = Setting::change(&file("run"), "1")?;
     let start = Instant::now();
-    while nr_scans() < before + 3 && start.elapsed() < Duration::from_secs(60) {
+    while nr_scans() < before + 3 && start.elapsed() < Duration::from_mins(1) {
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())

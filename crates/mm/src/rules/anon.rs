@@ -302,7 +302,7 @@ pub enum MapStack {
     Nohuge,
 }
 
-/// D.2.11: what a process can limit with `PR_SET_THP_DISABLE`.
+/// D.2.11: the limits of `PR_SET_THP_DISABLE`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ThpDisable {
@@ -317,7 +317,7 @@ pub enum ThpDisable {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProgramThp {
-    /// What the settings allow.
+    /// All that the settings allow.
     #[default]
     Inherit,
     /// Only `MADV_HUGEPAGE` areas.
@@ -329,7 +329,6 @@ pub enum ProgramThp {
 impl ProgramThp {
     /// Whether only the settings limit it.
     #[must_use]
-    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
     pub const fn is_inherited(&self) -> bool {
         matches!(self, Self::Inherit)
     }

@@ -12,6 +12,7 @@ use crate::counters::mapped::MappedCounters;
 use crate::folio::{Folio, FolioId};
 use crate::memory::Memory;
 use crate::pgtable::{Leaf, LeafKind, PteFlags};
+use crate::rules::anon::PmdExclusive;
 use crate::units::{MmId, Pfn, Vpn, VpnRange};
 
 /// Fraction bits of PSS (`PSS_SHIFT`).
@@ -94,6 +95,10 @@ pub struct Smaps {
     pub shmem_by_pmd_bytes: u64,
     /// `FilePmdMapped`.
     pub file_by_pmd_bytes: u64,
+    /// Pages with bit 56 of pagemap: mapped exactly once, as far as the kernel can tell.
+    pub exclusive_bytes: u64,
+    /// Pages whose `kpagecount` is 1.
+    pub mapped_once_bytes: u64,
     /// Largest map count of a page (`mapmax` of `numa_maps`); 0 if no page is mapped.
     pub mapmax: u32,
 }
@@ -134,6 +139,9 @@ impl Smaps {
             (true, true) => &mut self.private_dirty_bytes,
         };
         *total += bytes;
+        if same.counts.mapcount == 1 {
+            self.mapped_once_bytes += bytes;
+        }
     }
 
     const fn pss_of(&mut self, folio: &Folio) -> &mut Pss {
@@ -193,12 +201,19 @@ impl Memory {
             let from = leaf.first_vpn.max(pages.start);
             let end = leaf.end_vpn().min(pages.end);
             let nr = end.0 - from.0;
+            let first_decides = leaf.kind == LeafKind::Pmd
+                && self.rules.anon.pmd_exclusive == PmdExclusive::FirstPage;
+            let first = self.counts_of(folio, leaf.pfn, by);
             let mut at = 0;
             while at < nr {
                 let counts_at = |at| self.counts_of(folio, leaf.pfn_of(from.plus(at)), by);
                 let counts = counts_at(at);
                 let end = (at + 1..nr).find(|&next| counts_at(next) != counts).unwrap_or(nr);
                 smaps.add(folio, &Same { nr: end - at, counts, is_dirty }, page_bytes);
+                let shown = if first_decides { first } else { counts };
+                if shown.is_private {
+                    smaps.exclusive_bytes += (end - at) * page_bytes;
+                }
                 // `numa_maps` checks only the first page of a PMD entry.
                 if at == 0 || leaf.kind != LeafKind::Pmd {
                     smaps.mapmax = smaps.mapmax.max(counts.mapcount);

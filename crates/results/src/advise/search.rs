@@ -333,7 +333,7 @@ mod tests {
             let candidates = search.run(Goal::Memory, keep_going).unwrap().candidates;
             assert_eq!(candidates[0].memory_bytes, 64 << 20);
             let least = candidates.iter().min_by_key(|one| one.memory_bytes).unwrap();
-            assert_eq!(search.choices[least.choices[0]].name, "2M folios only on madvise");
+            assert_eq!(search.choices[least.choices[0]].name, "no large folios for this program");
             assert_eq!(least.memory_bytes, 64 << 12);
         });
     }

@@ -48,6 +48,16 @@ fn side(references: u64, l1_misses: u64, l2_misses: u64) -> SideCounters {
 /// Four file folios were requested, and three were free.
 const ASKED: Requested = Requested { file_asked: 4, file_got: 3, anon_asked: 0, anon_got: 0 };
 
+fn changed() -> Changed {
+    Changed {
+        at: "50%".to_owned(),
+        edits: "thp=always".to_owned(),
+        row: 61_250,
+        references: 100_918_401,
+        has_effect: false,
+    }
+}
+
 fn before() -> Outcome {
     Outcome {
         kernel: "6.12".to_owned(),
@@ -98,19 +108,14 @@ fn before() -> Outcome {
         asked: BTreeMap::from([(64 * K, ASKED)]),
         asked_tenths: BTreeMap::from([(10, BTreeMap::from([(64 * K, ASKED)]))]),
         cgroups: Vec::new(),
-        changes: vec![Changed {
-            at: "50%".to_owned(),
-            edits: "thp=always".to_owned(),
-            row: 61_250,
-            references: 100_918_401,
-            has_effect: false,
-        }],
+        changes: vec![changed()],
         aged: BTreeMap::new(),
         unusable_at_start: BTreeMap::from([(64 * K, 310)]),
         pmd_refused: BTreeMap::from([("misaligned", 0), ("vma_too_small", 0)]),
         writers: Writers::default(),
         collapse: Collapses::default(),
         pressure: BTreeMap::new(),
+        memory_stat: BTreeMap::from([("anon_thp", 4 << 20), ("pgfault", 7)]),
         zeroed_pages: 1_384,
         copied_pages: 369,
         entries: Entries { set_by_faults: 5_100, ptes_cleared: 5_090, ..Entries::default() },

@@ -29,6 +29,7 @@ const KEYED: &[(&str, &str)] = &[
     ("folios_anon_partial_by_size", "folio_bytes"),
     ("cached_bytes", "folio_bytes"),
     ("anon_sizes", "folio_bytes"),
+    ("memory_stat", "name"),
     ("cleared_bytes", "unit_bytes"),
     ("copied_bytes", "unit_bytes"),
     ("latency_sizes", "unit_bytes"),

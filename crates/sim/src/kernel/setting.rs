@@ -52,7 +52,7 @@ impl Kernel {
     /// ```
     ///
     /// # Errors
-    /// Bad edits, and edits of rules that are no settings of a running system.
+    /// Bad edits, and edits of other rules than settings of a running system.
     pub fn after_setting(&self, edits: &str) -> Result<Self, KernelError> {
         let mut kernel = self.clone();
         let joined = format!("+{edits}");

@@ -131,6 +131,33 @@ macro_rules! machine_statistics {
     };
 }
 
+macro_rules! huge_statistics {
+    ($of:ident) => {
+        &[
+            count!("bytes", statistics.$of.file_huge_pages_bytes)
+                .csv(concat!("statistics_", stringify!($of), "_file_huge_pages"))
+                .later(),
+            count!("bytes", statistics.$of.shmem_huge_pages_bytes)
+                .csv(concat!("statistics_", stringify!($of), "_shmem_huge_pages"))
+                .later(),
+        ]
+    };
+}
+
+macro_rules! map_statistics {
+    ($of:ident) => {
+        &[
+            count!("bytes", statistics.$of.exclusive_bytes)
+                .csv(concat!("statistics_", stringify!($of), "_exclusive"))
+                .later(),
+            count!("bytes", statistics.$of.mapped_once_bytes)
+                .csv(concat!("statistics_", stringify!($of), "_mapped_once"))
+                .later(),
+            count!("mappings", statistics.$of.mapmax).later(),
+        ]
+    };
+}
+
 macro_rules! process_statistics {
     ($of:ident) => {
         statistics!($of;
@@ -148,11 +175,15 @@ macro_rules! process_statistics {
     };
 }
 
-pub const STATISTICS: [&[Metric]; 4] = [
+pub const STATISTICS: [&[Metric]; 8] = [
     machine_statistics!(machine),
+    huge_statistics!(machine),
     machine_statistics!(machine_exact),
+    huge_statistics!(machine_exact),
     process_statistics!(total),
+    map_statistics!(total),
     process_statistics!(total_exact),
+    map_statistics!(total_exact),
 ];
 
 pub const CACHED: &[Metric] =
@@ -285,6 +316,7 @@ pub const REFUSALS: &[Metric] = &[
     count!("folios", collapse.pages_collapsed).label("pages_collapsed of khugepaged"),
     Metric::new("collapse.refused", "ranges", Value::Names("reason", |o| &o.collapse.refused)),
     Metric::new("pressure", "events", Value::Names("name", |o| &o.pressure)),
+    Metric::new("memory_stat", "bytes or events", Value::Names("name", |o| &o.memory_stat)).later(),
 ];
 
 pub const FILLED: &[Metric] = &[
@@ -562,6 +594,10 @@ pub const RESULTS: &[&[Metric]] = &[
     STATISTICS[1],
     STATISTICS[2],
     STATISTICS[3],
+    STATISTICS[4],
+    STATISTICS[5],
+    STATISTICS[6],
+    STATISTICS[7],
     CACHED,
     FAULTS,
     READS,

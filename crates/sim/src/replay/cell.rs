@@ -20,6 +20,7 @@ use largefolio_trace::{FileInfo, Meta};
 
 use crate::cost::{BaseTime, Mark, Timing};
 use crate::gaps::Met;
+use crate::replay::changed::Changes;
 use crate::replay::error::CellError;
 use crate::replay::hardware::Hardware;
 use crate::replay::hardware::clock::{Clock, Sleeper};
@@ -42,7 +43,6 @@ use crate::replay::request::budget::{
 };
 use crate::replay::request::cgroup::Cgroups;
 use crate::replay::request::spec::{CacheState, CellSpec};
-use crate::replay::settings::Changes;
 
 /// Number of opens below which a sweep for dead ones is not worth it.
 pub(crate) const NR_OPENS_MIN: usize = 1 << 12;
@@ -147,7 +147,7 @@ impl Cell {
         let page = spec.page_size();
         spec.machine = spec.machine.with_page_size(page)?;
         spec.kernel.rules.page = page;
-        let settings = Changes::of(&spec, meta)?;
+        let settings = Changes::of(&spec, meta).map_err(Box::new)?;
         let mut cell = Self::empty(spec, meta, should_stop)?;
         cell.settings = settings;
         let runs_max = cell.spec.detail_runs_max;

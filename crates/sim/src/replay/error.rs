@@ -19,7 +19,7 @@ pub enum CellError {
     #[error(transparent)]
     Machine(#[from] MachineError),
     #[error(transparent)]
-    Kernel(#[from] KernelError),
+    Kernel(#[from] Box<KernelError>),
     #[error(transparent)]
     Memory(#[from] MemoryError),
     #[error(transparent)]

@@ -13,6 +13,7 @@ use crate::gaps::Gap;
 use crate::machine::TimeErrors;
 use crate::replay::cell::Cell;
 use crate::replay::observers::requested;
+use crate::replay::observers::statistics::memory_events;
 use crate::replay::outcome::{
     AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
     Writers,
@@ -37,6 +38,7 @@ impl Cell {
         let base = &self.counted.base;
         let page_bytes = self.page().bytes();
         let gaps = self.gaps();
+        let memory_stat = self.memory_stat();
         let refused = PmdRefusal::ALL.into_iter().map(|refusal| {
             let nr = refusal as usize;
             (refusal.name(), counters.pmd_refused[nr] - base.counters.pmd_refused[nr])
@@ -85,10 +87,18 @@ impl Cell {
             folios: self.counted.sizes,
             statistics: self.counted.largest.statistics,
             page_table_bytes: self.counted.largest.page_table_bytes,
+            memory_stat,
             detail,
             regions,
             fault_times,
         }
+    }
+
+    fn memory_stat(&self) -> BTreeMap<&'static str, u64> {
+        let (now, base) = (&self.counted.end.counters, &self.counted.base.counters);
+        let amounts = self.counted.largest.memory_stat.iter();
+        let amounts = amounts.map(|(&name, &bytes)| (name, bytes));
+        amounts.chain(memory_events(base, now)).collect()
     }
 
     fn gaps(&self) -> Vec<Gap> {

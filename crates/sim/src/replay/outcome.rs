@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::cost::{Estimate, Latency, ReadEvents};
 use crate::gaps::Gap;
+use crate::replay::changed::Changed;
 use crate::replay::observers::detail::Detail;
 use crate::replay::observers::fault_times::FaultTimes;
 use crate::replay::observers::programs::ManyProcesses;
@@ -14,7 +15,6 @@ use crate::replay::observers::requested::RequestedSizes;
 use crate::replay::observers::sizes::FolioSizes;
 use crate::replay::observers::statistics::Statistics;
 use crate::replay::request::cgroup::CgroupOutcome;
-use crate::replay::settings::Changed;
 use crate::tlb;
 
 /// Faults by kind. `total` is the sum of `around` to `hugetlb`, plus failed faults.
@@ -178,6 +178,9 @@ pub struct Outcome {
     pub statistics: Statistics,
     /// Last level of page tables, when most memory was mapped.
     pub page_table_bytes: u64,
+    /// `memory.stat` of a cgroup with the whole program: amounts in bytes when most memory is
+    /// mapped, and events of the whole run.
+    pub memory_stat: BTreeMap<&'static str, u64>,
     pub cached_bytes: BTreeMap<u64, u64>,
     pub faults: Faults,
     pub reads: Reads,

@@ -239,6 +239,8 @@ fn statistics(rows: &[Outcome]) -> Section {
         line("AnonHugePages", &|it| it.machine.anon_huge_pages_bytes),
         line("ShmemPmdMapped", &|it| it.machine.shmem_pmd_mapped_bytes),
         line("FilePmdMapped", &|it| it.machine.file_pmd_mapped_bytes),
+        line("ShmemHugePages", &|it| it.machine.shmem_huge_pages_bytes),
+        line("FileHugePages", &|it| it.machine.file_huge_pages_bytes),
         line("Rss", &|it| it.total.rss_bytes),
         line("Pss", &|it| it.total.pss_bytes),
         line("  too much", &|it| it.total.pss_bytes.saturating_sub(it.total_exact.pss_bytes)),
@@ -246,6 +248,9 @@ fn statistics(rows: &[Outcome]) -> Section {
         line("USS", &|it| it.total.uss_bytes),
         line("  too much", &|it| it.total.uss_bytes.saturating_sub(it.total_exact.uss_bytes)),
         line("  too little", &|it| it.total_exact.uss_bytes.saturating_sub(it.total.uss_bytes)),
+        line("exclusive (pagemap)", &|it| it.total.exclusive_bytes),
+        line("kpagecount 1", &|it| it.total.mapped_once_bytes),
+        SectionLine::counts("mapmax", each(rows, |row| row.statistics.total.mapmax)),
     ];
     Section::new("Statistics", lines)
 }

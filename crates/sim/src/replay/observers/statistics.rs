@@ -6,6 +6,9 @@
 //! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
 //! is shared.
 
+use std::collections::BTreeMap;
+
+use largefolio_mm::counters::Counters;
 use largefolio_mm::counters::mapped::MappedCounters;
 use largefolio_mm::memory::Memory;
 use largefolio_mm::units::{MmId, PageSize};
@@ -37,6 +40,10 @@ pub struct MachineBytes {
     pub anon_huge_pages_bytes: u64,
     pub shmem_pmd_mapped_bytes: u64,
     pub file_pmd_mapped_bytes: u64,
+    /// Page cache in folios of the PMD size or more.
+    pub file_huge_pages_bytes: u64,
+    /// The same of shared memory and tmpfs.
+    pub shmem_huge_pages_bytes: u64,
 }
 
 /// `smaps_rollup`, in bytes. PSS is rounded down for each process.
@@ -53,16 +60,91 @@ pub struct ProcessBytes {
     pub shared_dirty_bytes: u64,
     pub private_clean_bytes: u64,
     pub private_dirty_bytes: u64,
+    /// Bit 56 of pagemap: pages that only one entry maps.
+    pub exclusive_bytes: u64,
+    /// Pages whose `kpagecount` is 1.
+    pub mapped_once_bytes: u64,
+    /// `mapmax` of `numa_maps`: the most entries that map a page. Of several processes, the largest.
+    pub mapmax: u64,
+}
+
+/// The page cache, in bytes.
+#[derive(Clone, Copy, Debug, Default)]
+struct CachedBytes {
+    /// Files in memory included.
+    all: u64,
+    shmem: u64,
+    file_huge: u64,
+    shmem_huge: u64,
+}
+
+impl CachedBytes {
+    fn of(memory: &Memory) -> Self {
+        let page = memory.rules().page;
+        let mut cached = Self::default();
+        for (_, mapping) in memory.core().mappings() {
+            for entry in mapping.tree.iter() {
+                let bytes = entry.order.nr_pages() << page.shift();
+                let huge_bytes = if entry.order >= page.pmd_order() { bytes } else { 0 };
+                cached.all += bytes;
+                if mapping.is_shmem {
+                    cached.shmem += bytes;
+                    cached.shmem_huge += huge_bytes;
+                } else {
+                    cached.file_huge += huge_bytes;
+                }
+            }
+        }
+        cached
+    }
+}
+
+/// Amounts in a cgroup's `memory.stat`, in bytes, if it holds the whole program.
+pub(crate) type MemoryStat = BTreeMap<&'static str, u64>;
+
+fn memory_stat(machine: &MachineBytes, cached: &CachedBytes) -> MemoryStat {
+    BTreeMap::from([
+        ("anon", machine.anon_pages_bytes),
+        ("file", cached.all),
+        ("shmem", cached.shmem),
+        ("file_mapped", machine.mapped_bytes),
+        ("anon_thp", machine.anon_huge_pages_bytes),
+        ("file_thp", cached.file_huge),
+        ("shmem_thp", cached.shmem_huge),
+    ])
+}
+
+/// Returns events in `memory.stat` between two counts.
+pub(crate) fn memory_events(base: &Counters, now: &Counters) -> MemoryStat {
+    let of = |counters: &Counters| {
+        let reclaim = &counters.reclaim;
+        [
+            ("pgfault", counters.pgfault),
+            ("pgmajfault", counters.pgmajfault),
+            ("thp_fault_alloc", counters.thp_fault_alloc),
+            ("thp_collapse_alloc", counters.collapse.thp_collapse_alloc),
+            ("workingset_refault_anon", reclaim.workingset_refault_anon),
+            ("workingset_refault_file", reclaim.workingset_refault_file),
+            ("workingset_activate_anon", reclaim.workingset_activate_anon),
+            ("workingset_activate_file", reclaim.workingset_activate_file),
+            ("workingset_restore_anon", reclaim.workingset_restore_anon),
+            ("workingset_restore_file", reclaim.workingset_restore_file),
+        ]
+    };
+    let pairs = of(now).into_iter().zip(of(base));
+    pairs.map(|((name, now), (_, base))| (name, now - base)).collect()
 }
 
 impl MachineBytes {
-    fn new(counters: &MappedCounters, page_bytes: u64) -> Self {
+    fn new(counters: &MappedCounters, cached: &CachedBytes, page_bytes: u64) -> Self {
         Self {
             anon_pages_bytes: counters.nr_anon * page_bytes,
             mapped_bytes: counters.nr_file * page_bytes,
             anon_huge_pages_bytes: counters.nr_anon_by_pmd * page_bytes,
             shmem_pmd_mapped_bytes: counters.nr_shmem_by_pmd * page_bytes,
             file_pmd_mapped_bytes: counters.nr_file_by_pmd * page_bytes,
+            file_huge_pages_bytes: cached.file_huge,
+            shmem_huge_pages_bytes: cached.shmem_huge,
         }
     }
 }
@@ -80,6 +162,9 @@ impl From<Smaps> for ProcessBytes {
             shared_dirty_bytes: smaps.shared_dirty_bytes,
             private_clean_bytes: smaps.private_clean_bytes,
             private_dirty_bytes: smaps.private_dirty_bytes,
+            exclusive_bytes: smaps.exclusive_bytes,
+            mapped_once_bytes: smaps.mapped_once_bytes,
+            mapmax: smaps.mapmax.into(),
         }
     }
 }
@@ -96,17 +181,20 @@ impl std::ops::AddAssign for ProcessBytes {
         self.shared_dirty_bytes += other.shared_dirty_bytes;
         self.private_clean_bytes += other.private_clean_bytes;
         self.private_dirty_bytes += other.private_dirty_bytes;
+        self.exclusive_bytes += other.exclusive_bytes;
+        self.mapped_once_bytes += other.mapped_once_bytes;
+        self.mapmax = self.mapmax.max(other.mapmax);
     }
 }
 
 impl Statistics {
     /// Collects the statistics. `living` holds each address space with its first process.
-    fn of(memory: &Memory, mut living: Vec<(usize, MmId)>) -> Self {
+    fn of(memory: &Memory, cached: &CachedBytes, mut living: Vec<(usize, MmId)>) -> Self {
         let page_bytes = memory.rules().page.bytes();
         let maps = memory.page_maps();
         let mut statistics = Self {
-            machine: MachineBytes::new(&memory.counters().mapped, page_bytes),
-            machine_exact: MachineBytes::new(maps.mapped(), page_bytes),
+            machine: MachineBytes::new(&memory.counters().mapped, cached, page_bytes),
+            machine_exact: MachineBytes::new(maps.mapped(), cached, page_bytes),
             ..Self::default()
         };
         living.sort_unstable();
@@ -131,6 +219,7 @@ pub(crate) struct Largest {
     nr_bytes: u64,
     pub(crate) statistics: Statistics,
     pub(crate) page_table_bytes: u64,
+    pub(crate) memory_stat: MemoryStat,
 }
 
 impl Largest {
@@ -145,10 +234,12 @@ impl Largest {
         if may_be_larger {
             let living: Vec<(usize, MmId)> = living.collect();
             let page_table_bytes = page_table_bytes(memory, &living);
-            let statistics = Statistics::of(memory, living);
+            let cached = CachedBytes::of(memory);
+            let statistics = Statistics::of(memory, &cached, living);
             let nr_bytes = statistics.total.rss_bytes;
             if nr_bytes > self.nr_bytes {
-                *self = Self { nr_bytes, statistics, page_table_bytes };
+                let memory_stat = memory_stat(&statistics.machine, &cached);
+                *self = Self { nr_bytes, statistics, page_table_bytes, memory_stat };
             }
         }
         may_be_larger

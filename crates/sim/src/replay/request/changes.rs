@@ -1,7 +1,7 @@
 //! Settings that change during the replay: `50%:thp=always`.
 //!
-//! What is cached or mapped at that point stays as it is, and a file keeps the readahead window
-//! that it was opened with, as on a running system.
+//! Memory in use at that point stays as it is, and a file keeps the readahead window that it was
+//! opened with, as on a running system.
 //!
 //! Owns the text form and the rows. [`crate::kernel`] decides which settings can change.
 

@@ -68,7 +68,7 @@ fn the_outcome_says_when_a_setting_changed() {
         references: NR_PAGES - 1,
         has_effect: true,
     };
-    assert_eq!(changed("6.18+thp=never"), [expected.clone()]);
+    assert_eq!(changed("6.18+thp=never"), std::slice::from_ref(&expected));
     assert_eq!(changed("6.18+thp=always"), [Changed { has_effect: false, ..expected }]);
 }
 

@@ -6,9 +6,11 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::statistics::Statistics;
 use largefolio_sim::replay::{CellSpec, replay};
-use largefolio_trace::{Event, Op};
+use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use largefolio_trace::event::mmap_flags;
+use largefolio_trace::{Event, FileInfo, Op};
 
-use super::{ADDR, store, two_huge_pages};
+use super::{ADDR, HUGE, program, store, two_huge_pages};
 
 const PAGE: u64 = 4096;
 const FOLIO_PAGES: u64 = 16;
@@ -56,4 +58,49 @@ fn without_map_counts_of_pages_the_error_is_told() {
     assert_eq!(folio.total.pss_bytes, (256 + 31 * 16 + 1) * PAGE + 31 * PAGE / 2);
     let uss: Vec<u64> = folio.processes.iter().map(|one| one.kernel.uss_bytes / PAGE).collect();
     assert_eq!(uss, [0, 1]);
+}
+
+/// What Linux 6.18.44 showed for the same program: the parent's pages in pagemap (bit 56) and
+/// kpagecount, `mapmax` of `numa_maps`, and `memory.stat` of its cgroup, before the child's exit.
+#[test]
+fn what_pagemap_kpagecount_and_memory_stat_show_is_predicted() {
+    const HUGEPAGE: u64 = 14;
+    const COLLAPSE: u64 = 25;
+    const PRIVATE: u32 = MAP_PRIVATE | MAP_ANONYMOUS;
+    let at = |nr: u64| ADDR + nr * (1 << 30);
+    let map = |nr, len, flags| Event {
+        addr: at(nr),
+        len,
+        flags: mmap_flags(PROT_READ | PROT_WRITE, flags),
+        ..Event::new(0, Op::Mmap)
+    };
+    let advise = |nr, len, aux| Event { addr: at(nr), len, aux, ..Event::new(0, Op::Madvise) };
+    let write = |thread, nr, page| Event::references(thread, Op::Write, at(nr) + page * PAGE, 1);
+    let fill = |nr, bytes: u64| (0..bytes / PAGE).map(move |page| write(0, nr, page));
+    let mut events = vec![map(0, 4 * HUGE, PRIVATE), advise(0, 4 * HUGE, HUGEPAGE)];
+    events.extend(fill(0, 4 * HUGE));
+    events.push(map(1, HUGE, PRIVATE));
+    events.extend(fill(1, HUGE));
+    events.push(Event { file: Some(1), ..map(2, 2 * HUGE, MAP_SHARED) });
+    events.extend(fill(2, 2 * HUGE));
+    events.extend([advise(2, HUGE, COLLAPSE), write(0, 2, 0)]);
+    events.push(Event { aux: 1, ..Event::new(0, Op::Fork) });
+    events.extend([write(1, 1, 0), write(1, 0, 0), Event::new(1, Op::Exit)]);
+    let program_file = FileInfo { path: "/bin/p".into(), size_bytes: PAGE, ..FileInfo::default() };
+    let (path, filesystem) = ("[memfd:x]".into(), "tmpfs".into());
+    let memory = FileInfo { path, filesystem, size_bytes: 2 * HUGE, ..FileInfo::default() };
+    let (_dir, path) = program(vec![program_file, memory], &events);
+    let kernel = Kernel::parse("6.18+thp=madvise").unwrap();
+    let spec = CellSpec::new(kernel, Machine::named("zen4").unwrap());
+    let outcome = replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0);
+    let parent = outcome.statistics.processes[0].kernel;
+    // The first page of a PMD entry decides for all of them: the child copied that one.
+    assert_eq!(parent.exclusive_bytes, HUGE + PAGE + 2 * HUGE);
+    assert_eq!(parent.mapped_once_bytes, PAGE + PAGE + 2 * HUGE);
+    assert_eq!(parent.mapmax, 2);
+    let stat = |name| outcome.memory_stat[name];
+    let amounts = ["anon", "anon_thp", "shmem", "shmem_thp", "file_thp"].map(stat);
+    assert_eq!(amounts, [5 * HUGE + 2 * PAGE, 4 * HUGE, 2 * HUGE, HUGE, 0]);
+    assert_eq!((stat("thp_fault_alloc"), stat("pgfault")), (4, outcome.faults.total));
+    assert_eq!(outcome.statistics.machine.shmem_huge_pages_bytes, HUGE);
 }
