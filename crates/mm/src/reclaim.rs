@@ -11,7 +11,7 @@
 //!          lazy-free  discard
 //! ```
 //!
-//! Reading order: `charge` `scan` `lists` `generations` `evict` `effort` [`compact`] `migrate`. The
+//! Reading order: `charge` `scan` `lists` `references` `generations` `examine` `evict` `effort` [`compact`] `migrate`. The
 //! state is in [`crate::core`], the lists are in [`crate::folio::lru`].
 //!
 //! A page counts as used if a page walk (a replayed TLB miss) reached it since reclaim last
@@ -20,7 +20,7 @@
 //! Differs:
 //! - Background reclaim takes no time: it finishes before the allocation that woke it continues.
 //! - Memory for a whole readahead window is allocated before the read, not folio by folio.
-//! - All entries of a page share one accessed bit: two processes that use it count once.
+//! - All entries of a file page share one accessed bit: two processes that use it count once.
 //! - Writeback takes no time: a dirty folio is written when reclaim chooses it, and is clean
 //!   afterwards.
 //! - Page tables and the kernel's own memory use no pages, and there is only one zone.
@@ -33,8 +33,10 @@ mod charge;
 pub mod compact;
 mod effort;
 mod evict;
+mod examine;
 mod generations;
 mod lists;
+mod references;
 mod scan;
 mod victim;
 

@@ -205,10 +205,6 @@ impl Zapping<'_> {
     fn pass_on_access(&mut self, id: FolioId, part: &Cleared) {
         let folio = self.core.folios.get(id);
         if folio.is_anon() {
-            // A process's accessed bits disappear with its entries; a child's entries are old.
-            if part.flags.contains(PteFlags::YOUNG) && folio.maps() > part.nr {
-                let _ = self.core.folios.take_accessed_in(part.pfn, part.nr);
-            }
             return;
         }
         let nr_pages = if part.kind == LeafKind::Pmd { folio.nr_pages() } else { part.nr };

@@ -129,7 +129,9 @@ impl Memory {
             return Err(CollapseRefusal::PageLazyfree);
         }
         counts.has_writable |= pte.flags().contains(PteFlags::WRITABLE);
-        counts.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG));
+        // Reclaim clears the entry's bit and marks the folio instead (P.2.3).
+        let is_referenced = self.core.folios.lru().marks(id).is_referenced;
+        counts.nr_referenced += u64::from(pte.flags().contains(PteFlags::YOUNG) || is_referenced);
         counts.nr_shared += u64::from(self.maybe_mapped_shared(id));
         // The other processes keep their pages, so a copy would use memory twice.
         if counts.nr_shared > limits.shared {

@@ -193,6 +193,11 @@ impl Core {
             self.drop_unmapped_cache(id);
             return;
         }
+        self.free_unused(id);
+    }
+
+    /// Frees a new folio that nothing refers to.
+    pub(crate) fn free_unused(&mut self, id: FolioId) {
         let folio = self.take(id);
         self.buddy.free(folio.pfn, folio.order);
     }

@@ -6,6 +6,7 @@
 
 use super::swap::Swap;
 use super::watermarks::Watermarks;
+use crate::rules::reclaim::CostRule;
 use crate::units::{GroupId, Order, PageSize};
 
 /// `vm.swappiness`, out of 200: how cheap it is to bring back an anonymous page.
@@ -28,11 +29,17 @@ pub(crate) struct Pressure {
     /// Whether this is reclaim's last full scan before it gives up.
     pub(crate) is_last_look: bool,
     pub(crate) nr_kept: u64,
+    pub(crate) cost: CostRule,
 }
 
 impl Pressure {
-    pub(crate) fn new(page: PageSize, watermarks: Watermarks, nr_slots: u64) -> Self {
-        Self { watermarks, swap: Swap::new(page, nr_slots), ..Self::default() }
+    pub(crate) fn new(
+        page: PageSize,
+        watermarks: Watermarks,
+        nr_slots: u64,
+        cost: CostRule,
+    ) -> Self {
+        Self { watermarks, swap: Swap::new(page, nr_slots), cost, ..Self::default() }
     }
 }
 

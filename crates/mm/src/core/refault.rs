@@ -12,6 +12,7 @@
 use super::Core;
 use crate::folio::FolioId;
 use crate::folio::generations::{NR_GENERATIONS_MAX, NR_REFS_MAX, nr_refs, tier_of};
+use crate::folio::lru::LruKind;
 use crate::mapping::shadows::Shadow;
 use crate::rules::reclaim::GenerationRule;
 
@@ -76,7 +77,10 @@ impl Core {
             gens.note_refaulted(kind, tier_of(refs, shadow.was_workingset, rule), nr_pages);
         }
         let is_fault = self.folios.is_fault();
+        // Up to 6.13, returning anonymous memory is not spared like a file's pages.
+        let may_restore = kind == LruKind::File || rule.is_reworked();
         let is_restored = is_recent
+            && may_restore
             && match rule {
                 GenerationRule::First => is_fault || refs > NR_REFS_MAX,
                 GenerationRule::Protected => is_fault || refs >= NR_REFS_MAX,

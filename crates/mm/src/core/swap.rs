@@ -59,6 +59,11 @@ impl Swap {
         self.slots.alloc(order)
     }
 
+    /// Frees a slot that nothing was stored in.
+    pub(crate) fn give_back(&mut self, slot: SwapSlot) {
+        self.slots.free(slot);
+    }
+
     pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Option<Shadow>) {
         self.used.insert(slot, Stored { nr_users: 0, is_written, shadow, cached: None });
     }

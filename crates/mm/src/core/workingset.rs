@@ -20,9 +20,6 @@ use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
 use crate::units::{GroupId, MappingId};
 
-/// Rereading a page costs as much as scanning a batch without reclaiming anything.
-const REFAULT_COST: u64 = 32;
-
 impl Core {
     pub(crate) fn with_shadows<T>(
         &mut self,
@@ -141,7 +138,7 @@ impl Core {
         self.age(group, nr_pages);
         if is_restored {
             self.folios.get_mut(id).is_workingset = true;
-            self.note_cost(group, kind, nr_pages * REFAULT_COST);
+            self.note_cost(group, kind, nr_pages * self.pressure.cost.of_io());
         }
     }
 
@@ -176,10 +173,10 @@ impl Core {
     }
 
     pub(crate) fn note_cost(&mut self, group: GroupId, kind: LruKind, cost: u64) {
-        let lru = self.folios.lru_mut();
-        lru.vec_mut(group).note_cost(kind, cost);
+        let (rule, lru) = (self.pressure.cost, self.folios.lru_mut());
+        lru.vec_mut(group).note_cost(kind, cost, rule);
         if group != GroupId::ROOT {
-            lru.vec_mut(GroupId::ROOT).note_cost(kind, cost);
+            lru.vec_mut(GroupId::ROOT).note_cost(kind, cost, rule);
         }
     }
 

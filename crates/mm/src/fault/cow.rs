@@ -26,10 +26,19 @@ use crate::vma::Sharing;
 
 const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
 
+/// How a fault holds the page that it copies while it allocates the copy.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    /// Reclaim can unmap the page, and the fault starts again.
+    Reference,
+    /// Reclaim does not touch the page, so that a fault starts again only once.
+    Lock,
+}
+
 impl Memory {
     pub(super) fn copy_file_page(&mut self, fault: &Fault, entry: Entry) -> Result<(), FaultError> {
         let from = self.core.folios.get(entry.folio).pfn_at(PageIndex(fault.index()));
-        let id = self.own_copy(fault, Some(from))?;
+        let id = self.own_copy(fault, Some(from), Hold::Reference)?;
         self.map_own(fault, id);
         self.core.counters.nr_cow += 1;
         Ok(())
@@ -38,6 +47,14 @@ impl Memory {
     pub(crate) fn write_protect_fault(
         &mut self,
         fault: &Fault,
+    ) -> Result<FaultOutcome, FaultError> {
+        self.write_protect_fault_holding(fault, Hold::Reference)
+    }
+
+    pub(super) fn write_protect_fault_holding(
+        &mut self,
+        fault: &Fault,
+        hold: Hold,
     ) -> Result<FaultOutcome, FaultError> {
         let Some(leaf) = self.space(fault.mm).table.leaf(fault.vpn) else {
             unreachable!("a write-protect fault's page is mapped")
@@ -68,7 +85,11 @@ impl Memory {
                 return Ok(FaultOutcome::Minor);
             }
         }
-        let own = self.own_copy(fault, holder.map(|_| pfn))?;
+        let own = self.own_copy(fault, holder.map(|_| pfn), hold)?;
+        if let Some(slot) = self.space(fault.mm).swapped.get(fault.vpn) {
+            self.core.free_unused(own);
+            return self.swap_fault_again(fault, slot);
+        }
         self.flush(fault.mm, fault.vpn, 1);
         self.replace_by_own(fault, own, holder);
         if is_zero {
@@ -149,17 +170,26 @@ impl Memory {
         self.core.counters.nr_wp_reuse += 1;
     }
 
-    fn own_copy(&mut self, fault: &Fault, from: Option<Pfn>) -> Result<FolioId, FaultError> {
+    fn own_copy(
+        &mut self,
+        fault: &Fault,
+        from: Option<Pfn>,
+        hold: Hold,
+    ) -> Result<FolioId, FaultError> {
         let Some(from) = from else { return self.alloc_base_page(fault) };
         let index = PageIndex(fault.index());
         // Hold the old page: the allocation may start reclaim.
         let held = self.core.folios.of_pfn(from);
         if let Some(held) = held {
-            self.core.folios.get_mut(held).refs += 1;
+            let folio = self.core.folios.get_mut(held);
+            folio.refs += 1;
+            folio.is_locked |= hold == Hold::Lock;
         }
         let id = self.alloc_anon(Order::ZERO, Effort::None, index);
         if let Some(held) = held {
-            self.core.folios.get_mut(held).refs -= 1;
+            let folio = self.core.folios.get_mut(held);
+            folio.refs -= 1;
+            folio.is_locked &= hold != Hold::Lock;
         }
         let id = id.ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         self.core.copy_page(from, self.core.folios.get(id).pfn);

@@ -13,6 +13,7 @@
 //! - I1: while a folio is being mapped, the fault holds a reference, so freeing its slots does not
 //!   free the folio.
 
+use super::cow::Hold;
 use super::{Access, Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::core::space::SwapEntry;
@@ -45,6 +46,20 @@ impl Memory {
             self.core.counters.nr_swap_in += 1;
         }
         Ok(outcome)
+    }
+
+    /// Reclaim unmapped the page while the fault allocated a copy.
+    pub(super) fn swap_fault_again(
+        &mut self,
+        fault: &Fault,
+        slot: SwapSlot,
+    ) -> Result<FaultOutcome, FaultError> {
+        self.core.counters.pgfault += 1;
+        let (outcome, is_own) = self.swap_in(fault, slot)?;
+        if is_own {
+            return Ok(outcome);
+        }
+        self.write_protect_fault_holding(fault, Hold::Lock)
     }
 
     pub(crate) fn swap_in(

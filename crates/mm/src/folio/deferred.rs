@@ -17,6 +17,8 @@ use crate::folio::{Folio, FolioId};
 pub struct Deferred {
     queue: BTreeMap<NonZeroU64, FolioId>,
     nr_pushed: u64,
+    /// Scans that earlier passes left to later ones (`nr_deferred`).
+    pub(crate) nr_put_off: u64,
 }
 
 impl Deferred {

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use super::generations::Generations;
 use super::link::List;
 use super::list_id::{Age, ListId, LruKind, NR_LISTS, nr_of_kind};
+use crate::rules::reclaim::CostRule;
 use crate::units::{MmId, Vpn};
 
 /// A group's reclaim counters, in pages.
@@ -204,11 +205,15 @@ impl Lruvec {
     }
 
     /// Adds the cost of pages that were reread or scanned without reclaiming them
-    /// (`lru_note_cost`). Halves all costs once they exceed a quarter of the lists.
-    pub(crate) fn note_cost(&mut self, kind: LruKind, cost: u64) {
+    /// (`lru_note_cost`). Halves all costs if they exceed a quarter of the lists.
+    pub(crate) fn note_cost(&mut self, kind: LruKind, cost: u64, rule: CostRule) {
         self.costs[kind as usize] += cost;
-        if self.costs[0] + self.costs[1] > self.flushed.nr_pages.iter().sum::<u64>() / 4 {
+        let max = self.flushed.nr_pages.iter().sum::<u64>() / 4;
+        while self.costs[0] + self.costs[1] > max {
             self.costs = self.costs.map(|cost| cost / 2);
+            if rule != CostRule::WritesBounded {
+                break;
+            }
         }
     }
 
@@ -241,10 +246,13 @@ mod tests {
         vec.lists[0].nr_pages = 4000;
         vec.flush();
         assert_eq!(vec.weights(60), [60, 140]);
-        vec.note_cost(LruKind::File, 1000);
+        let rule = CostRule::WritesAndRotations;
+        vec.note_cost(LruKind::File, 1000, rule);
         let [anon, file] = vec.weights(60);
         assert!(anon > 60 && file < anon * 140 / 60, "{anon} {file}");
-        vec.note_cost(LruKind::File, 1);
+        vec.note_cost(LruKind::File, 1, rule);
         assert_eq!(vec.costs, [0, 500]);
+        vec.note_cost(LruKind::Anon, 4000, CostRule::WritesBounded);
+        assert_eq!(vec.costs, [800, 100]);
     }
 }

@@ -8,28 +8,22 @@
 
 use crate::core::space::SwapEntry;
 use crate::folio::frames::Flag;
-use crate::folio::generations::Generations;
-use crate::folio::lru::{Age, ListId};
 use crate::folio::{FolioId, Owner, SwapState};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::FilePages;
 use crate::reclaim::{EvictOutcome, Victim};
-use crate::units::{Order, PageRange, Pfn, SwapSlot};
+use crate::rules::reclaim::AdvisedFolios;
+use crate::units::{Order, PageRange, SwapSlot};
 
 impl Memory {
     pub(super) fn evict(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
-        let is_held = folio.has_extra_refs();
-        let is_busy = folio.is_locked || folio.is_under_writeback;
-        if is_held && !is_busy && !self.is_locked_in(id) {
-            self.unmap_held(id);
+        if folio.is_locked || folio.is_under_writeback {
+            return EvictOutcome::Keep;
         }
-        let folio = self.core.folios.get(id);
-        if is_held || is_busy {
-            // An unsplittable large folio is skipped for long (G.5.1); others may become free soon.
-            let is_skipped = is_held && folio.is_anon() && folio.is_large();
-            return if is_skipped { EvictOutcome::Activate } else { EvictOutcome::Keep };
+        if folio.has_extra_refs() {
+            return self.keep_held(id);
         }
         if self.is_locked_in(id) {
             return EvictOutcome::Activate;
@@ -45,12 +39,51 @@ impl Memory {
         }
     }
 
-    /// Unmaps the pages of a file before it turns out that somebody else holds a reference.
-    fn unmap_held(&mut self, id: FolioId) {
-        let Owner::File { mapping, index } = self.core.folios.get(id).owner else { return };
-        if let Some(entry) = self.core.find(mapping, index) {
+    /// An unsplittable large folio is skipped for long (G.5.1); others may become free soon. By
+    /// then anonymous memory has its slots, and all entries are gone, those of files too (P.5.2).
+    fn keep_held(&mut self, id: FolioId) -> EvictOutcome {
+        let folio = self.core.folios.get(id);
+        let (order, slot) = (folio.order, folio.slot());
+        if let Owner::File { mapping, index } = folio.owner
+            && !self.is_locked_in(id)
+            && let Some(entry) = self.core.find(mapping, index)
+        {
             self.unmap_file_pages(entry);
+            return EvictOutcome::Keep;
         }
+        if !folio.is_anon() || folio.is_lazyfree {
+            return EvictOutcome::Keep;
+        }
+        if slot.is_none() && folio.is_large() {
+            return EvictOutcome::Activate;
+        }
+        if folio.pins > 0 || self.is_locked_in(id) {
+            return EvictOutcome::Keep;
+        }
+        let Some(first) = slot.or_else(|| self.alloc_slots(order)) else {
+            return EvictOutcome::Activate;
+        };
+        if slot.is_none() {
+            if let Some(swap) = &mut self.core.pressure.swap {
+                swap.store(first, true, None);
+            }
+            self.core.add_to_swap_cache(id, first);
+        }
+        let sites = self.pte_sites(id);
+        // Nothing was written yet.
+        let is_dirty = slot.is_none() || self.has_dirty_entry(&sites);
+        self.core.folios.get_mut(id).is_dirty |= is_dirty;
+        for site in sites {
+            self.swap_site(id, &site);
+        }
+        EvictOutcome::Keep
+    }
+
+    fn pte_sites(&mut self, id: FolioId) -> Vec<Site> {
+        for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
+            self.split_pmd(site.mm, site.vpn);
+        }
+        self.sites_of(id)
     }
 
     fn take(&mut self, id: FolioId) -> EvictOutcome {
@@ -93,7 +126,7 @@ impl Memory {
         EvictOutcome::Freed
     }
 
-    /// Splits a partially mapped folio first, which frees its unmapped pages. A whole one goes to
+    /// Splits a partially mapped folio first (up to 6.9: one without a PMD entry). A whole one goes to
     /// contiguous slots, or is split if there are none, even without swap space (G.5.1).
     fn evict_anon(&mut self, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
@@ -101,7 +134,11 @@ impl Memory {
         if let Some(first) = folio.slot() {
             return self.swap_out(id, first);
         }
-        if folio.is_partially_mapped {
+        let is_split_first = match self.rules.reclaim.advised {
+            AdvisedFolios::Split => folio.is_large() && folio.pmd_maps() == 0,
+            AdvisedFolios::Whole => folio.is_partially_mapped,
+        };
+        if is_split_first {
             return self.split_for_reclaim(id);
         }
         match self.alloc_slots(order) {
@@ -135,10 +172,7 @@ impl Memory {
     }
 
     fn swap_out(&mut self, id: FolioId, first: SwapSlot) -> EvictOutcome {
-        for site in self.sites_of(id).iter().filter(|site| site.is_pmd) {
-            self.split_pmd(site.mm, site.vpn);
-        }
-        let sites = self.sites_of(id);
+        let sites = self.pte_sites(id);
         let shadow = self.core.evict_shadow(id);
         let folio = self.core.folios.get(id);
         let is_cached = folio.slot().is_some();
@@ -254,44 +288,8 @@ impl Memory {
 
 impl Memory {
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
-        let mut kept = Vec::new();
-        for id in folios {
-            self.reclaim_folio(id, &mut kept);
-        }
-        for id in kept {
+        for id in self.examine_in_order(folios, Self::evict).kept {
             self.core.folios.putback(id);
         }
-    }
-
-    fn reclaim_folio(&mut self, id: FolioId, kept: &mut Vec<FolioId>) {
-        let folio = self.core.folios.get(id);
-        let (pfn, end) = (folio.pfn, folio.end_pfn());
-        let list = self.oldest_list(id);
-        match self.evict_isolated(id, list) {
-            EvictOutcome::Freed => {}
-            EvictOutcome::Keep => kept.push(id),
-            EvictOutcome::Activate => {
-                self.note_activation(id);
-                kept.push(id);
-            }
-            EvictOutcome::Split => {
-                for pfn in (pfn.0..end.0).map(Pfn) {
-                    if let Some(part) = self.core.folios.of_pfn(pfn)
-                        && self.core.folios.isolate(part)
-                    {
-                        self.reclaim_folio(part, kept);
-                    }
-                }
-            }
-        }
-    }
-
-    fn oldest_list(&self, id: FolioId) -> ListId {
-        let (kind, lru) = (self.core.folios.get(id).kind(), self.core.folios.lru());
-        if self.core.folios.generations().is_none() {
-            return ListId::new(kind, Age::Inactive);
-        }
-        let seq = lru.vec(lru.group_of(id)).gens.min_seq[kind as usize];
-        ListId::generation(kind, Generations::list_of(seq))
     }
 }

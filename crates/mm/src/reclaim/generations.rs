@@ -108,10 +108,6 @@ impl Memory {
         let nr_pages = self.unprotected(scan, pass.group, self.evictable_pages(pass));
         let mut nr_left = nr_pages >> scan.priority;
         while nr_left > 0 {
-            // Anonymous memory starts above the oldest: empty generations do not count.
-            if pass.can_swap() {
-                self.advance_oldest(pass);
-            }
             let gens = self.gens(pass.group);
             let (max_seq, min_seq) = (gens.max_seq, pass.evictable_min_seq(gens));
             let is_stuck = min_seq + NR_GENERATIONS_MIN > max_seq;

@@ -2,7 +2,7 @@
 //! back.
 //!
 //! Corresponds to: `shrink_inactive_list`, `shrink_active_list`, `isolate_lru_folios`,
-//! `move_folios_to_lru`, `folio_check_references`, `folio_referenced`.
+//! `move_folios_to_lru`, `folio_check_references`.
 //!
 //! ```text
 //!   tail [ a b c d .. ]     isolate a batch: a b c d
@@ -10,20 +10,14 @@
 //!                           put back in that order: b at the head of inactive, c of active
 //! ```
 
-use std::collections::BTreeSet;
-
 use super::EvictOutcome;
+use super::examine::Examined;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
-use crate::folio::frames::Flag;
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
-use crate::memory::rmap_walk::Site;
 use crate::rules::reclaim::CostRule;
 use crate::units::GroupId;
-
-/// Writing a page, or reading it back, costs as much as examining a batch in vain.
-pub(crate) const IO_COST: u64 = 32;
 
 struct Isolated {
     folios: Vec<FolioId>,
@@ -79,37 +73,26 @@ impl Memory {
         who: Reclaimer,
         group: GroupId,
         list: ListId,
-        nr_pages: u64,
+        nr_max: u64,
     ) -> u64 {
-        let isolated = self.isolate_batch(group, list, nr_pages);
+        let isolated = self.isolate_batch(group, list, nr_max);
         let is_all_dirty = self.are_dirty(&isolated.folios);
-        let nr_free = self.core.buddy.nr_free_pages();
         let nr_out = self.core.counters.reclaim.pswpout;
-        let mut kept = Vec::new();
-        for id in isolated.folios {
-            match self.examine_inactive(id, list) {
-                EvictOutcome::Freed | EvictOutcome::Split => {}
-                EvictOutcome::Keep => kept.push(id),
-                EvictOutcome::Activate => {
-                    self.note_activation(id);
-                    kept.push(id);
-                }
-            }
-        }
+        let Isolated { folios, nr_pages } = isolated;
+        let Examined { kept, nr_freed } =
+            self.examine_in_order(folios, |memory, id| memory.examine_inactive(id, list.kind));
         for id in kept {
             self.put_back(group, id);
         }
         self.core.pressure.wants_flush |= is_all_dirty;
-        let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
         let nr_out = self.core.counters.reclaim.pswpout - nr_out;
-        let cost = match self.rules.reclaim.cost {
-            CostRule::Writes => nr_out,
-            CostRule::WritesAndRotations => {
-                nr_out * IO_COST + isolated.nr_pages.saturating_sub(nr_freed)
-            }
+        let nr_rotated = match self.rules.reclaim.cost {
+            CostRule::Writes | CostRule::WritesBounded => 0,
+            CostRule::WritesAndRotations => nr_pages.saturating_sub(nr_freed),
         };
+        let cost = nr_out * self.rules.reclaim.cost.of_io() + nr_rotated;
         self.core.note_cost(group, list.kind, cost);
-        self.count_scan(who, group, isolated.nr_pages, nr_freed);
+        self.count_scan(who, group, nr_pages, nr_freed);
         nr_freed
     }
 
@@ -150,7 +133,7 @@ impl Memory {
     }
 
     /// Used twice, or used and executable: active. Used once: another round.
-    fn examine_inactive(&mut self, id: FolioId, list: ListId) -> EvictOutcome {
+    fn examine_inactive(&mut self, id: FolioId, kind: LruKind) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         // It is being read or is otherwise busy: check again later.
         if folio.is_locked {
@@ -160,47 +143,9 @@ impl Memory {
         let marks = self.core.folios.lru_mut().marks_mut(id);
         let was_referenced = std::mem::replace(&mut marks.is_referenced, nr_accessed > 0);
         if nr_accessed > 0 {
-            let is_text = list.kind == LruKind::File && self.is_executable(id);
+            let is_text = kind == LruKind::File && self.is_executable(id);
             let is_active = was_referenced || nr_accessed > 1 || is_text;
             return if is_active { EvictOutcome::Activate } else { EvictOutcome::Keep };
-        }
-        self.evict_isolated(id, list)
-    }
-
-    /// Counts the areas that accessed a folio since the last call (`folio_referenced`), each once,
-    /// however many pages it maps. Areas with `MADV_RANDOM` or `MADV_SEQUENTIAL` do not count.
-    fn take_references(&mut self, id: FolioId) -> u64 {
-        let is_large = self.core.folios.get(id).is_large();
-        let nr_areas =
-            if is_large || self.has_unrecent { self.accessed_areas(id) } else { u64::MAX };
-        self.core.folios.take_accessed(id).min(nr_areas)
-    }
-
-    fn accessed_areas(&self, id: FolioId) -> u64 {
-        let folios = &self.core.folios;
-        let is_accessed = |pfn, nr| folios.frames().count(Flag::Accessed, pfn, nr) > 0;
-        if !is_accessed(folios.get(id).pfn, folios.get(id).nr_pages()) {
-            return 0;
-        }
-        let area_of = |site: &Site| {
-            let vma = self.space(site.mm).vmas.find(site.vpn)?;
-            let is_recent = self.rules.reclaim.recency.counts(vma.advice.access);
-            (is_recent && is_accessed(site.pfn, site.nr)).then_some((site.mm, vma.start))
-        };
-        let areas: BTreeSet<_> = self.sites_of(id).iter().filter_map(area_of).collect();
-        let of_process = areas.iter().collect::<Vec<_>>();
-        let of_process = of_process.chunk_by(|one, other| one.0 == other.0);
-        of_process.map(|areas| areas.len() as u64).max().unwrap_or(0)
-    }
-
-    pub(super) fn evict_isolated(&mut self, id: FolioId, list: ListId) -> EvictOutcome {
-        if self.core.folios.get(id).is_anon() && self.core.folios.get(id).is_large() {
-            self.core.folios.lru_mut().link_tail(id, list);
-            let outcome = self.evict(id);
-            if matches!(outcome, EvictOutcome::Keep | EvictOutcome::Activate) {
-                self.core.folios.lru_mut().take_off(id);
-            }
-            return outcome;
         }
         self.evict(id)
     }

@@ -19,6 +19,8 @@ pub(super) const BATCH_PAGES: u64 = 32;
 /// Full passes without success before reclaim gives up.
 const NR_SWEEPS_MAX: u32 = 3;
 const NR_GROUPS_MAX: u32 = 64;
+/// Objects per call of a shrinker (`SHRINK_BATCH`).
+const SHRINK_BATCH: u64 = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reclaimer {
@@ -115,7 +117,7 @@ impl Memory {
             }
             self.prepare_scan(scan, is_forced);
             self.shrink_groups(scan);
-            scan.nr_freed += self.shrink_others(priority);
+            self.shrink_others(priority);
             if scan.is_done() {
                 break;
             }
@@ -125,10 +127,21 @@ impl Memory {
         vec.activated_before = LruKind::ALL.map(|kind| vec.activated_seen(kind));
     }
 
-    fn shrink_others(&mut self, priority: u32) -> u64 {
-        let nr_to_scan = (2 * self.core.deferred.len()) >> priority;
-        let nr_freed = if nr_to_scan > 0 { self.shrink_deferred(nr_to_scan) } else { 0 };
-        nr_freed + if priority == 0 { self.shrink_huge_zero() } else { 0 }
+    /// Calls the shrinkers. Pages that they free do not count as reclaimed.
+    fn shrink_others(&mut self, priority: u32) {
+        self.shrink_queue(priority);
+        if priority == 0 {
+            let _ = self.shrink_huge_zero();
+        }
+    }
+
+    fn shrink_queue(&mut self, priority: u32) {
+        let queue = &self.core.deferred;
+        let share = QueueShare::new(queue.len() as u64, queue.nr_put_off, priority);
+        self.core.deferred.nr_put_off = share.nr_put_off;
+        if share.nr_to_scan > 0 {
+            let _ = self.shrink_deferred(share.nr_to_scan as usize);
+        }
     }
 
     fn prepare_scan(&mut self, scan: &mut Scan, is_forced: bool) {
@@ -279,6 +292,32 @@ impl Memory {
     }
 }
 
+/// How much of the queue of deferred splits one pass scans (P.2.9).
+#[derive(Debug, PartialEq, Eq)]
+struct QueueShare {
+    nr_to_scan: u64,
+    nr_put_off: u64,
+}
+
+impl QueueShare {
+    /// A share by priority of twice the queue, and of what earlier passes left. Nothing if that is
+    /// smaller than both the queue and a batch; then it is left to the next pass.
+    fn new(nr_queued: u64, nr_put_off: u64, priority: u32) -> Self {
+        if nr_queued == 0 {
+            return Self { nr_to_scan: 0, nr_put_off };
+        }
+        let share = 2 * (nr_queued >> priority);
+        let mut nr_left = ((nr_put_off >> priority) + share).min(2 * nr_queued);
+        let nr_all = nr_left;
+        while nr_left >= SHRINK_BATCH.min(nr_queued) {
+            nr_left -= nr_left.min(SHRINK_BATCH);
+        }
+        let nr_to_scan = nr_all - nr_left;
+        let nr_put_off = (nr_put_off + share).saturating_sub(nr_to_scan).min(2 * nr_queued);
+        Self { nr_to_scan, nr_put_off }
+    }
+}
+
 /// Stops the kind with less left, and limits the other to its share. Returns whether to continue.
 fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
     let left = |goals: &Goals, kind: usize| goals[2 * kind].1 + goals[2 * kind + 1].1;
@@ -302,6 +341,22 @@ fn stop_smaller(wanted: &Goals, goals: &mut Goals) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pass_scans_the_queue_once_its_share_is_as_long() {
+        let share = |nr_queued, nr_put_off, priority| {
+            let QueueShare { nr_to_scan, nr_put_off } =
+                QueueShare::new(nr_queued, nr_put_off, priority);
+            (nr_to_scan, nr_put_off)
+        };
+        assert_eq!(share(1, 0, 1), (0, 0), "one folio halved");
+        assert_eq!(share(1, 0, 0), (2, 0));
+        assert_eq!(share(2, 0, 1), (2, 0));
+        assert_eq!(share(3, 0, 1), (0, 2), "two of three: left to the next pass");
+        assert_eq!(share(3, 2, 1), (3, 1));
+        assert_eq!(share(1000, 0, 2), (384, 116), "three batches of 128");
+        assert_eq!(share(0, 5, 0), (0, 5));
+    }
 
     #[test]
     fn what_is_left_keeps_the_proportion_of_both_kinds() {

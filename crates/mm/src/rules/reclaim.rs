@@ -24,6 +24,9 @@ pub struct ReclaimRules {
     pub zap: ZapRule,
     /// How `MADV_COLD` and `MADV_PAGEOUT` handle a large folio in their range.
     pub advised: AdvisedFolios,
+    /// In which order reclaim sees the parts of a split folio.
+    #[serde(default)]
+    pub split_parts: SplitParts,
     /// The cost of scanning a list.
     pub cost: CostRule,
     /// The device that holds swap space.
@@ -126,14 +129,41 @@ pub enum AdvisedFolios {
     Whole,
 }
 
+/// P.2.8: a split folio's pages, oldest first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SplitParts {
+    /// \[..6.14\] by index.
+    Ascending,
+    /// \[6.15+\] the first page, then the others from the last one down.
+    #[default]
+    Descending,
+}
+
 /// P.2.7: the cost of reclaiming a kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum CostRule {
-    /// \[6.1\] pages written.
+    /// \[6.1\] pages written or read back.
     Writes,
-    /// \[6.2+\] 32 per page written, plus 1 per page scanned without reclaiming it.
+    /// \[6.2+\] 32 per page written or read back, plus 1 per page scanned without reclaiming it.
+    #[default]
     WritesAndRotations,
+    /// \[7.3\] pages written or read back, halved until they are at most a quarter of the lists: the
+    /// nearest rule so far.
+    WritesBounded,
+}
+
+impl CostRule {
+    /// The cost of writing a page, or reading one back. From 6.2 it is as much as examining a batch
+    /// in vain.
+    #[must_use]
+    pub const fn of_io(self) -> u64 {
+        match self {
+            Self::Writes | Self::WritesBounded => 1,
+            Self::WritesAndRotations => 32,
+        }
+    }
 }
 
 /// P.5: the device that holds swap space.
@@ -180,6 +210,7 @@ impl ReclaimRules {
             group_stats: GroupStats::Periodic,
             zap: ZapRule::Keeps,
             advised: AdvisedFolios::Whole,
+            split_parts: SplitParts::Descending,
             cost: CostRule::WritesAndRotations,
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,

@@ -15,12 +15,14 @@
 
 use crate::core::Core;
 use crate::folio::frames::Flag;
+use crate::folio::lru::Spot;
 use crate::folio::{Folio, FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::pgtable::{FolioSpan, Protection, PteFlags};
 use crate::rmap::Mapcount;
 use crate::rules::anon::SplitZeroPages;
+use crate::rules::reclaim::SplitParts;
 use crate::units::{Order, PageIndex, Pfn};
 
 impl Memory {
@@ -37,6 +39,7 @@ impl Memory {
         // The entries' dirty state moves to the folio, and from there to every part.
         self.core.folios.get_mut(id).is_dirty |= self.has_dirty_entry(&sites);
         let whole = self.take_whole(id);
+        let mut kept = Vec::new();
         let parts = parts_of(&self.core, &whole, to, &sites);
         let drops_zeroes =
             to == Order::ZERO && self.rules.anon.split_zero_pages == SplitZeroPages::Replaced;
@@ -58,14 +61,28 @@ impl Memory {
                 self.core.buddy.free(pfn, to);
                 self.core.forget_cached(stored);
             } else {
+                let part_pfn = part.pfn;
                 let id = self.insert_part(&whole, part, to);
                 if let Some(slot) = stored {
                     self.core.add_to_swap_cache(id, slot);
                 }
-                self.core.folios.lru_mut().settle(id, spot);
+                kept.push((part_pfn, id));
             }
         }
+        self.settle_parts(whole.pfn, kept, spot);
         self.refold(&sites, to);
+    }
+
+    /// Puts the parts where the whole was. Each goes next to the older neighbour, so the first comes
+    /// last.
+    fn settle_parts(&mut self, first: Pfn, mut parts: Vec<(Pfn, FolioId)>, spot: Spot) {
+        match self.rules.reclaim.split_parts {
+            SplitParts::Ascending => parts.reverse(),
+            SplitParts::Descending => parts.sort_by_key(|(pfn, _)| *pfn == first),
+        }
+        for (_, id) in parts {
+            self.core.folios.lru_mut().settle(id, spot);
+        }
     }
 
     fn take_whole(&mut self, id: FolioId) -> Folio {
@@ -86,6 +103,7 @@ impl Memory {
         folio.mapped_by = whole.mapped_by;
         folio.group = whole.group;
         folio.is_lazyfree = whole.is_lazyfree;
+        folio.is_workingset = whole.is_workingset;
         folio.mapcount = part.mapcount;
         folio.refs = folio.maps();
         self.core.count_part(&folio);

@@ -15,5 +15,6 @@ mod protect;
 mod random;
 mod splits;
 mod swap;
+mod victims;
 mod whim;
 mod world;

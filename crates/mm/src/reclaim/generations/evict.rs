@@ -10,6 +10,7 @@ use crate::folio::generations::{
 use crate::folio::lru::{ListId, LruKind};
 use crate::memory::Memory;
 use crate::reclaim::EvictOutcome;
+use crate::reclaim::examine::Examined;
 use crate::reclaim::scan::Scan;
 use crate::rules::reclaim::GenerationRule;
 
@@ -48,7 +49,8 @@ enum Round {
 impl Memory {
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, pass: Pass, nr_max: u64) -> u64 {
         let is_bounded = pass.rule == GenerationRule::FirstUse;
-        if is_bounded {
+        // With swap space, a pass that finds the oldest generation empty only retires it (P.3.5).
+        if is_bounded && !pass.can_swap() {
             self.advance_oldest(pass);
         }
         let isolated = self.isolate_oldest(pass, nr_max);
@@ -70,11 +72,9 @@ impl Memory {
         }
         // Other rules do not isolate dirty folios, or do not wake the flusher (P.6.3).
         let is_all_dirty = is_bounded && self.are_dirty(&folios);
-        let nr_free = self.core.buddy.nr_free_pages();
-        let again = self.examine_all(pass, kind, folios, Round::First);
+        let (again, mut nr_freed) = self.examine_all(pass, folios, Round::First);
         // Folios that were briefly busy may be evictable now.
-        self.examine_all(pass, kind, again, Round::Last);
-        let nr_freed = self.core.buddy.nr_free_pages() - nr_free;
+        nr_freed += self.examine_all(pass, again, Round::Last).1;
         self.count_scan(scan.who, pass.group, nr_pages, nr_freed);
         scan.nr_freed += nr_freed;
         self.core.pressure.wants_flush |= is_all_dirty;
@@ -136,7 +136,7 @@ impl Memory {
             }
         }
         let is_bounded = pass.rule == GenerationRule::FirstUse;
-        if isolated.folios.is_empty() && nr_left > 0 && !is_bounded {
+        if !is_bounded && isolated.folios.is_empty() && nr_left > 0 {
             isolated.nr_scanned = 0;
         }
         isolated
@@ -214,24 +214,16 @@ impl Memory {
         }
     }
 
+    /// Returns the folios for another round, and how many pages were freed.
     fn examine_all(
         &mut self,
         pass: Pass,
-        kind: LruKind,
         folios: Vec<FolioId>,
         round: Round,
-    ) -> Vec<FolioId> {
-        let (mut kept, mut again) = (Vec::new(), Vec::new());
-        for id in folios {
-            match self.examine(pass, id, kind) {
-                EvictOutcome::Freed | EvictOutcome::Split => {}
-                EvictOutcome::Keep => kept.push(id),
-                EvictOutcome::Activate => {
-                    self.note_activation(id);
-                    kept.push(id);
-                }
-            }
-        }
+    ) -> (Vec<FolioId>, u64) {
+        let mut again = Vec::new();
+        let Examined { mut kept, nr_freed } =
+            self.examine_in_order(folios, |memory, id| memory.examine(pass, id));
         kept.retain(|&id| {
             let is_again = round == Round::First && self.may_go_at_once(pass, id);
             if is_again {
@@ -244,7 +236,7 @@ impl Memory {
         for id in kept {
             self.core.folios.putback(id);
         }
-        again
+        (again, nr_freed)
     }
 
     fn may_go_at_once(&self, pass: Pass, id: FolioId) -> bool {
@@ -267,7 +259,7 @@ impl Memory {
         }
     }
 
-    fn examine(&mut self, pass: Pass, id: FolioId, kind: LruKind) -> EvictOutcome {
+    fn examine(&mut self, pass: Pass, id: FolioId) -> EvictOutcome {
         let folio = self.core.folios.get(id);
         if folio.is_locked {
             return EvictOutcome::Keep;
@@ -292,12 +284,7 @@ impl Memory {
                 EvictOutcome::Keep
             };
         }
-        let list = ListId::generation(kind, Generations::list_of(self.oldest_seq(pass, kind)));
-        self.evict_isolated(id, list)
-    }
-
-    fn oldest_seq(&self, pass: Pass, kind: LruKind) -> u64 {
-        self.gens(pass.group).min_seq[kind as usize]
+        self.evict(id)
     }
 
     /// Records a use through page tables (`lru_gen_set_refs`). Returns `false` for the first.

@@ -10,7 +10,6 @@
 use std::collections::BTreeSet;
 
 use super::Pass;
-use crate::folio::frames::Flag;
 use crate::folio::generations::{BATCH_MIN, Generations};
 use crate::folio::{FolioId, lruvec::WorthWalking};
 use crate::memory::Memory;
@@ -26,6 +25,7 @@ const ENTRIES_OF_LINE: u64 = 8;
 #[derive(Clone, Copy)]
 struct Young {
     id: FolioId,
+    vpn: Vpn,
     pfn: Pfn,
 }
 
@@ -137,16 +137,16 @@ impl Memory {
                     continue;
                 }
                 if let Some(id) = self.core.folios.of_pfn(pfn)
-                    && self.core.folios.frames().get(Flag::Accessed, pfn)
+                    && self.is_young(mm, vpn, pfn)
                     && self.is_scanned(pass, id)
                 {
-                    found.young.push(Young { id, pfn });
+                    found.young.push(Young { id, vpn, pfn });
                 }
             }
         }
         self.core.work.add_cheap(found.nr_entries);
         for young in &found.young {
-            self.core.folios.frames_mut().clear(Flag::Accessed, young.pfn, 1);
+            self.clear_young(mm, young.vpn, young.pfn);
         }
         found
     }
@@ -183,29 +183,28 @@ impl Memory {
     /// Whether an isolated folio was accessed through page tables since the last check. If so, also
     /// checks the neighbouring entries: locality is likely.
     pub(super) fn look_around(&mut self, pass: Pass, id: FolioId) -> bool {
-        let folio = self.core.folios.get(id);
-        if folio.maps() == 0 {
+        if self.is_old_file(id) {
             return false;
         }
-        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
-        if self.core.folios.frames().count(Flag::Accessed, pfn, nr_pages) == 0 {
-            return false;
-        }
+        let sites = self.sites_of(id);
         let mut is_young = false;
-        for site in self.sites_of(id) {
+        for site in &sites {
             let advice = self.advice_at(site.mm, site.vpn);
             if !self.rules.reclaim.recency.counts(advice) {
                 continue;
             }
-            is_young |= self.core.folios.frames().count(Flag::Accessed, site.pfn, site.nr) > 0;
+            if !self.is_young_site(site) {
+                continue;
+            }
+            is_young = true;
             if !site.is_pmd
                 && advice == AccessAdvice::Normal
-                && let Some(window) = self.window_of(pass, &site)
+                && let Some(window) = self.window_of(pass, site)
             {
                 self.scan_window(pass, id, site.mm, window);
             }
         }
-        let _ = self.core.folios.take_accessed(id);
+        self.clear_young_in(&sites);
         is_young
     }
 
@@ -219,7 +218,7 @@ impl Memory {
     }
 
     fn window_of(&self, pass: Pass, site: &Site) -> Option<VpnRange> {
-        let is_young = |by: &u64| self.core.folios.frames().get(Flag::Accessed, site.pfn.plus(*by));
+        let is_young = |&by: &u64| self.is_young(site.mm, site.vpn.plus(by), site.pfn.plus(by));
         let mut first = (0..site.nr).find(is_young)?;
         let mut last = (0..site.nr).rev().find(is_young)?;
         if pass.rule == GenerationRule::FirstUse {

@@ -18,7 +18,7 @@ use largefolio_mm::rules::collapse::{
 };
 use largefolio_mm::rules::reclaim::{
     AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
-    ReclaimRules, SwapDevice, SwapIn, ZapRule,
+    ReclaimRules, SplitParts, SwapDevice, SwapIn, ZapRule,
 };
 
 use crate::anon::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -275,7 +275,12 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
         zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
         advised: numbers.pick(&[AdvisedFolios::Split, AdvisedFolios::Whole]),
-        cost: numbers.pick(&[CostRule::Writes, CostRule::WritesAndRotations]),
+        split_parts: numbers.pick(&[SplitParts::Ascending, SplitParts::Descending]),
+        cost: numbers.pick(&[
+            CostRule::Writes,
+            CostRule::WritesAndRotations,
+            CostRule::WritesBounded,
+        ]),
         swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
         freed_slots: FreedSlots::AtOnce,
         swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),

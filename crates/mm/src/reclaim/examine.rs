@@ -1,0 +1,99 @@
+//! Examines isolated folios in order, and the parts of those that it splits.
+//!
+//! Corresponds to: `shrink_folio_list`, `split_folio_to_list`, `lru_add_split_folio`.
+//!
+//! ```text
+//!   [ a b c ]    b is split: its first page is evicted without another check,
+//!                its other pages are examined next, then c
+//! ```
+//!
+//! A split page that no process maps has no entries to remove. Up to 6.11 it is written to swap
+//! space and freed like the others; from 6.12 on only the first page is, and the others are freed at
+//! once without counting as reclaimed.
+
+use super::EvictOutcome;
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::rules::anon::SplitZeroPages;
+use crate::rules::reclaim::SplitParts;
+use crate::units::{Order, Pfn};
+
+enum Waiting {
+    Folio(FolioId),
+    /// Already chosen: only its parts were in the way.
+    Chosen(FolioId),
+    Unmapped(Pfn),
+}
+
+#[derive(Default)]
+pub(super) struct Examined {
+    pub(super) kept: Vec<FolioId>,
+    pub(super) nr_freed: u64,
+}
+
+impl Memory {
+    /// Evicts what `examine` and its parts allow. Returns the folios to put back, in order.
+    pub(super) fn examine_in_order(
+        &mut self,
+        folios: Vec<FolioId>,
+        mut examine: impl FnMut(&mut Self, FolioId) -> EvictOutcome,
+    ) -> Examined {
+        let mut left: Vec<Waiting> = folios.into_iter().rev().map(Waiting::Folio).collect();
+        let mut examined = Examined::default();
+        while let Some(next) = left.pop() {
+            let id = match next {
+                Waiting::Folio(id) | Waiting::Chosen(id) => id,
+                Waiting::Unmapped(pfn) => {
+                    self.write_unmapped(pfn);
+                    examined.nr_freed += 1;
+                    continue;
+                }
+            };
+            let folio = self.core.folios.get(id);
+            let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+            let outcome = match next {
+                Waiting::Chosen(id) => self.evict(id),
+                _ => examine(self, id),
+            };
+            match outcome {
+                EvictOutcome::Freed => examined.nr_freed += nr_pages,
+                EvictOutcome::Keep => examined.kept.push(id),
+                EvictOutcome::Activate => {
+                    self.note_activation(id);
+                    examined.kept.push(id);
+                }
+                EvictOutcome::Split => self.add_parts(pfn, nr_pages, &mut left),
+            }
+        }
+        examined
+    }
+
+    fn add_parts(&self, pfn: Pfn, nr_pages: u64, left: &mut Vec<Waiting>) {
+        let writes_unmapped = self.rules.anon.split_zero_pages == SplitZeroPages::Kept;
+        let part = |by: u64| {
+            let pfn = pfn.plus(by);
+            match self.core.folios.of_pfn(pfn) {
+                Some(id) if by == 0 => Some(Waiting::Chosen(id)),
+                Some(id) => Some(Waiting::Folio(id)),
+                None => (by == 0 || writes_unmapped).then_some(Waiting::Unmapped(pfn)),
+            }
+        };
+        let others = 1..nr_pages;
+        match self.rules.reclaim.split_parts {
+            SplitParts::Ascending => left.extend(others.rev().filter_map(part)),
+            SplitParts::Descending => left.extend(others.filter_map(part)),
+        }
+        left.extend(part(0));
+    }
+
+    /// Writes a page that nothing maps: its slot is free again afterwards.
+    fn write_unmapped(&mut self, pfn: Pfn) {
+        let Some(swap) = &mut self.core.pressure.swap else { return };
+        let Some(slot) = swap.alloc(Order::ZERO) else { return };
+        swap.give_back(slot);
+        // From 6.12 on, zero-filled pages are noted instead of written.
+        let is_written = self.rules.anon.split_zero_pages == SplitZeroPages::Kept
+            || self.core.folios.is_written(pfn);
+        self.core.counters.reclaim.pswpout += u64::from(is_written);
+    }
+}
