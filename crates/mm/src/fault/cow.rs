@@ -179,15 +179,15 @@ impl Memory {
         let Some(from) = from else { return self.alloc_base_page(fault) };
         let index = PageIndex(fault.index());
         // Hold the old page: the allocation may start reclaim.
-        let held = self.core.folios.of_pfn(from);
-        if let Some(held) = held {
-            let folio = self.core.folios.get_mut(held);
+        let old = self.core.folios.of_pfn(from);
+        if let Some(old) = old {
+            let folio = self.core.folios.get_mut(old);
             folio.refs += 1;
             folio.is_locked |= hold == Hold::Lock;
         }
         let id = self.alloc_anon(Order::ZERO, Effort::None, index);
-        if let Some(held) = held {
-            let folio = self.core.folios.get_mut(held);
+        if let Some(old) = old {
+            let folio = self.core.folios.get_mut(old);
             folio.refs -= 1;
             folio.is_locked &= hold != Hold::Lock;
         }
