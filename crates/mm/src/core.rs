@@ -310,6 +310,7 @@ impl Core {
             unreachable!("the range was checked to be free")
         };
         self.nr_nodes += tree.nr_nodes() - nr_nodes;
+        self.mapping_mut(file).collapsed(order);
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
         self.back_from_swap(file, id, index);
         self.folios.enlist(id);

@@ -61,6 +61,10 @@ pub struct Counters {
     pub thp_fault_alloc: u64,
     /// PMD folios that faults failed to allocate (D.3.2).
     pub thp_fault_fallback: u64,
+    /// PMD folios of shared memory allocated (Q.2).
+    pub thp_file_alloc: u64,
+    /// PMD folios of shared memory that could not be allocated or charged (Q.2.3).
+    pub thp_file_fallback: u64,
     /// Huge zero folios allocated.
     pub thp_zero_page_alloc: u64,
     /// Huge zero folios that could not be allocated.
@@ -146,6 +150,10 @@ pub struct SizeCounters {
     pub anon_fault_alloc: u64,
     /// Faults that found no free folio of this size and tried a smaller one (D.2.5).
     pub anon_fault_fallback: u64,
+    /// Folios of shared memory of this size (Q.2).
+    pub shmem_alloc: u64,
+    /// Folios of shared memory of this size that could not be allocated or charged (Q.2.3).
+    pub shmem_fallback: u64,
     /// Folios that were split.
     pub split: u64,
     /// Folios that could not be split.

@@ -104,6 +104,7 @@ pub mod io;
 pub mod map;
 pub mod pin;
 pub mod reclaim;
+mod shmem;
 pub mod split;
 pub mod unmap;
 pub mod writers;

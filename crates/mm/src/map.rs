@@ -12,12 +12,13 @@ mod remap;
 
 pub use advise::Madvice;
 
+use crate::mapping::Mapping;
 use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
 use crate::placement::{self, Want};
 use crate::rules::Placement;
 use crate::rules::anon::MapStack;
-use crate::rules::collapse::ShmemEnabled;
+use crate::rules::shmem::ShmemEnabled;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
 use crate::vma::{Advice, Backing, HugeAdvice, OpenId, Prot, Purpose, Sharing, Vma};
@@ -292,13 +293,13 @@ impl Memory {
         let pmd = self.rules.page.pmd_order();
         let congruent_to = match backing {
             Backing::Anon if sharing == Sharing::Shared => {
-                let may_be_huge = self.rules.collapse.shmem != ShmemEnabled::Never;
-                (may_be_huge && nr_pages >= pmd.nr_pages()).then_some(0)
+                (self.rules.shmem.may_be_huge() && nr_pages >= pmd.nr_pages()).then_some(0)
             }
             Backing::File { open, pgoff } => {
                 let mapping = self.core.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
-                (mapping.disk.places_aligned && spans).then_some(pgoff)
+                let is_aligned = mapping.disk.places_aligned || self.places_shmem(mapping);
+                (is_aligned && spans).then_some(pgoff)
             }
             Backing::Hugetlb(_) => None,
             Backing::Anon => {
@@ -311,6 +312,12 @@ impl Memory {
         let want = Want { nr_pages, congruent_to };
         placement::find(&self.space(mm).vmas, self.rules.page, want)
             .ok_or(MapError::NoSpace(nr_pages))
+    }
+
+    /// Whether a mapping of shared memory is placed for PMD folios (Q.3.2).
+    fn places_shmem(&self, mapping: &Mapping) -> bool {
+        let setting = self.rules.shmem.setting(!mapping.is_unnamed());
+        mapping.is_zero_filled && !matches!(setting, ShmemEnabled::Never | ShmemEnabled::Deny)
     }
 
     pub(crate) fn checked_range(&self, addr: Vaddr, len_bytes: u64) -> Result<VpnRange, MapError> {

@@ -16,7 +16,8 @@
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
 //! - I3: an order is within the mapping's [`OrderRange`], except in the [`Mapping::nr_collapsed`]
-//!   folios made by collapse, and in base pages if the smallest order is only a preference.
+//!   folios made by collapse or by settings for shared memory, and in base pages if the smallest
+//!   order is only a preference.
 //! - I4: a control names only exec orders that the mapping has.
 
 pub mod disk;
@@ -39,10 +40,10 @@ use shadows::Shadows;
 use std::collections::{BTreeMap, BTreeSet};
 use tree::Tree;
 
-/// The setting that enables huge folios of shared memory (docs/behaviour H.6.5 d).
+/// The setting that enables huge folios of shared memory (docs/behaviour Q.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugeSwitch {
-    /// `shmem_enabled`: memfd and shared anonymous memory.
+    /// `shmem_enabled`: memfd, shared anonymous memory and System V segments.
     ShmemEnabled,
     /// The option `huge=` of a mounted tmpfs; never by default.
     Mount,
@@ -73,9 +74,10 @@ pub struct Mapping {
     /// Whether it backs a shared anonymous mapping: freed with its last mapping.
     pub is_anon_shared: bool,
     /// Whether nothing is in storage: an absent page reads as zeroes, and a fault fills it with a
-    /// base page (`shmem_enabled` = never).
+    /// zeroed folio (Q.2).
     pub is_zero_filled: bool,
-    /// Folios larger than the filesystem's maximum, made by collapse (H.3.1).
+    /// Folios larger than the filesystem's maximum: made by collapse (H.3.1), or for shared memory
+    /// whose filesystem had no large folios when the file was made (Q.2.2).
     pub nr_collapsed: u64,
     /// Its filesystem's traits.
     pub disk: Disk,
@@ -176,7 +178,14 @@ impl Mapping {
         order > self.orders.max && !self.orders.is_large() && !self.is_shmem
     }
 
-    /// Counts a folio of `order` made by collapse, which the gate has already admitted.
+    /// Whether it is shared memory without a name in a mounted filesystem: memfd, shared anonymous
+    /// memory, System V.
+    #[must_use]
+    pub fn is_unnamed(&self) -> bool {
+        self.huge_switch == HugeSwitch::ShmemEnabled
+    }
+
+    /// Counts a new folio of `order`, which the gate has already admitted.
     pub(crate) fn collapsed(&mut self, order: Order) {
         self.nr_collapsed += u64::from(order > self.orders.max);
     }

@@ -215,20 +215,28 @@ impl Memory {
         self.open(file)
     }
 
-    /// Adds a file in memory (memfd, tmpfs). All its pages are absent: they read as zeroes until a
-    /// store, and are allocated as base pages (`shmem_enabled` = never).
+    /// Adds a file in memory without a name (memfd). All its pages are absent: they read as zeroes
+    /// until a store.
     pub fn add_memory_file(&mut self, size_bytes: u64) -> MappingId {
-        let device = self.rules.device("");
-        let mut mapping = Mapping::new(size_bytes, OrderRange::BASE, device);
-        (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
-        self.core.add_mapping(mapping)
+        self.add_shmem(size_bytes, HugeSwitch::ShmemEnabled)
     }
 
     /// Adds a file in memory on a mounted tmpfs.
     pub fn add_tmpfs_file(&mut self, size_bytes: u64) -> MappingId {
-        let file = self.add_memory_file(size_bytes);
-        self.core.mapping_mut(file).huge_switch = HugeSwitch::Mount;
-        file
+        self.add_shmem(size_bytes, HugeSwitch::Mount)
+    }
+
+    fn add_shmem(&mut self, size_bytes: u64, huge_switch: HugeSwitch) -> MappingId {
+        let max = if self.rules.shmem.makes_large(huge_switch == HugeSwitch::Mount) {
+            self.rules.max_pagecache_order()
+        } else {
+            Order::ZERO
+        };
+        let orders = OrderRange { min: Order::ZERO, max };
+        let mut mapping = Mapping::new(size_bytes, orders, self.rules.device(""));
+        (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
+        mapping.huge_switch = huge_switch;
+        self.core.add_mapping(mapping)
     }
 
     /// The limits of the device that holds `file`.

@@ -16,6 +16,7 @@ pub mod collapse;
 pub mod order;
 pub mod readahead;
 pub mod reclaim;
+pub mod shmem;
 pub mod sizes;
 
 use std::collections::BTreeMap;
@@ -29,6 +30,7 @@ use collapse::CollapseRules;
 use order::OrderRules;
 use readahead::ReadaheadRules;
 use reclaim::ReclaimRules;
+use shmem::ShmemRules;
 use sizes::FileSizes;
 
 /// Largest order in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4, `MAX_XAS_ORDER`).
@@ -65,6 +67,9 @@ pub struct Rules {
     pub contpte: ContpteRule,
     /// Anonymous memory, fork, copy-on-write, unmap and split.
     pub anon: AnonRules,
+    /// Shared memory: tmpfs, memfd, shared anonymous memory, System V.
+    #[serde(default)]
+    pub shmem: ShmemRules,
     /// The order in which new folios are zeroed.
     pub clear: ClearRules,
     /// Per-size control of file folios (K.1.4); in no kernel.
@@ -318,8 +323,10 @@ pub enum EofGuard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Finish {
-    /// \[6.1 .. 6.16\] one PTE.
+    /// \[..6.10\] one PTE.
     OnePte,
+    /// \[6.11 .. 6.16\] the whole folio for unnamed shared memory, one PTE for other files.
+    WholeUnnamed,
     /// \[6.17\] the whole folio for shared memory, one PTE for other files.
     WholeShmem,
     /// \[6.18+\] the whole folio if it fits.
@@ -441,6 +448,7 @@ impl Rules {
             placement: Placement::LargeFilesAndAnon,
             contpte: ContpteRule::OnArm64,
             anon: AnonRules::stock(),
+            shmem: ShmemRules::stock(),
             clear: ClearRules::stock(),
             sizes: FileSizes::default(),
             order: OrderRules::default(),

@@ -236,6 +236,10 @@ impl Kernel {
             return Err(KernelError::AnonSize { kernel, page, bytes });
         }
         let max = self.max_order(page);
+        if let Some(bytes) = self.rules.shmem.idle_control(page, max) {
+            let kernel = self.name.clone();
+            return Err(KernelError::ShmemSize { kernel, page, bytes, max });
+        }
         self.rules.sizes.check(page, max).map_err(|source| {
             let edit = self.name.clone();
             KernelError::Sizes { edit, source }

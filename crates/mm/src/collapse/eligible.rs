@@ -4,10 +4,11 @@
 
 use super::Initiator;
 use crate::core::space::ThpOff;
-use crate::mapping::{HugeSwitch, Mapping, tree};
+use crate::mapping::{Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
-use crate::rules::collapse::{CollapseSizes, FileCollapse, ShmemEnabled};
+use crate::rules::collapse::{CollapseSizes, FileCollapse};
+use crate::rules::shmem::ShmemEnabled;
 use crate::units::{MappingId, MmId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
@@ -52,9 +53,7 @@ impl Memory {
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
         if mapping.is_shmem {
-            // A tmpfs mount has its own setting, which is off by default.
-            let follows = mapping.huge_switch == HugeSwitch::ShmemEnabled;
-            return initiator == Initiator::Advice || follows && self.shmem_allows(vma);
+            return initiator == Initiator::Advice || self.shmem_allows(vma, mapping);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,
@@ -90,18 +89,19 @@ impl Memory {
         }
     }
 
-    fn shmem_allows(&self, vma: &Vma) -> bool {
-        match self.rules.collapse.shmem {
-            ShmemEnabled::Never => false,
+    /// Differs: the PMD size's own control is ignored.
+    fn shmem_allows(&self, vma: &Vma, mapping: &Mapping) -> bool {
+        match self.rules.shmem.setting(!mapping.is_unnamed()) {
+            ShmemEnabled::Never | ShmemEnabled::Deny => false,
             ShmemEnabled::Advise => vma.advice.huge == HugeAdvice::Huge,
-            ShmemEnabled::WithinSize | ShmemEnabled::Always => true,
+            ShmemEnabled::WithinSize | ShmemEnabled::Always | ShmemEnabled::Force => true,
         }
     }
 
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
         let mapping = self.core.mapping(file);
         !mapping.is_shmem
-            || self.rules.collapse.shmem != ShmemEnabled::WithinSize
+            || self.rules.shmem.setting(!mapping.is_unnamed()) != ShmemEnabled::WithinSize
             || vma.advice.huge == HugeAdvice::Huge
             || end <= mapping.nr_file_pages(self.rules.page)
     }

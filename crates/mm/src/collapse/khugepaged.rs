@@ -19,7 +19,7 @@ use crate::memory::Memory;
 use crate::pgtable::Leaf;
 use crate::policy::{Context, Point};
 use crate::rules::anon::{Enabled, Orders, SizeMode};
-use crate::rules::collapse::{ScanCost, ShmemEnabled};
+use crate::rules::collapse::ScanCost;
 use crate::units::{MmId, Order, Vpn};
 use crate::units::{PageRange, VpnRange};
 use crate::vma::{Backing, Vma};
@@ -121,7 +121,7 @@ impl Memory {
         anon.thp != Enabled::Never
             || anon.size_kib.values().any(is_on)
             || is_on(&anon.pmd)
-            || self.rules.collapse.shmem != ShmemEnabled::Never
+            || self.rules.shmem.may_be_huge()
     }
 
     fn wake(&mut self) {

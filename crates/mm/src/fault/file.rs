@@ -12,7 +12,8 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::readahead::marker::{self, MarkerHit};
 use crate::rules::{ExecMiss, HitCredit};
-use crate::units::{MappingId, Order, PageIndex};
+use crate::shmem::Need;
+use crate::units::{MappingId, PageIndex};
 use crate::vma::{AccessAdvice, Vma};
 
 pub(super) enum Lookup {
@@ -76,17 +77,18 @@ impl Memory {
         Ok(Lookup::Cached(entry))
     }
 
-    /// Memory without storage: an absent page becomes a zeroed one, without readahead.
+    /// Shared memory: an absent page becomes a zeroed folio, without readahead (Q.2.1).
     fn find_or_zero(&mut self, fault: &Fault, file: MappingId) -> Result<Lookup, FaultError> {
         let index = PageIndex(fault.index());
         if self.core.find(file, index).is_none() {
-            self.insert(NewFolio::new(file, index, Order::ZERO), ChargeEffort::Full)
-                .map_err(|_| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
+            let need = Need::Fault { mm: fault.mm, vma: &fault.vma, vpn: fault.vpn };
+            self.insert_shmem(file, index, need)
+                .ok_or_else(|| fault.error(FaultError::OutOfMemory, self.rules.page.shift()))?;
         }
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page was just inserted")
         };
-        self.core.folios.get_mut(entry.folio).is_uptodate = true;
+        self.zero_shmem(entry.folio);
         Ok(Lookup::Cached(entry))
     }
 

@@ -45,11 +45,14 @@ impl Memory {
     /// Returns the whole folio if it fits and is entirely unmapped, otherwise one page (B.6.4).
     fn finish_range(&self, fault: &Fault, entry: Entry) -> (Vpn, u64) {
         let one = (fault.vpn, 1);
-        let is_shmem = self.core.mapping(self.open_file(fault.open()).mapping).is_shmem;
+        let mapping = self.core.mapping(self.open_file(fault.open()).mapping);
         let maps_whole = match self.rules.fault.finish {
             // Up to 6.16 one page is mapped; shared memory got the whole folio first (B.6.4).
             Finish::OnePte => false,
-            Finish::WholeShmem => is_shmem,
+            Finish::WholeUnnamed => {
+                mapping.is_shmem && mapping.is_unnamed() && !fault.vma.is_segment
+            }
+            Finish::WholeShmem => mapping.is_shmem,
             Finish::WholeFolio => true,
         };
         let is_large = maps_whole && entry.order.get() > 0;

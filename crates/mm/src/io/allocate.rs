@@ -4,13 +4,12 @@
 //!
 //! Allocated blocks without data read as zeroes, like a hole. Only shared memory allocates pages.
 
-use crate::core::NewFolio;
-use crate::core::groups::ChargeEffort;
 use crate::core::open_file::OpenFile;
 use crate::mapping::disk::NewEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Reservations};
 use crate::memory::Memory;
-use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange};
+use crate::shmem::Need;
+use crate::units::{ByteRange, MappingId, PageIndex, PageRange};
 
 /// What fallocate does with a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +68,7 @@ impl Memory {
             self.truncate(file, end);
         }
         if what == Fallocate::Allocate && self.core.mapping(file).is_zero_filled {
-            self.allocate_pages(file, self.pages_of(range));
+            self.allocate_pages(file, self.pages_of(range), end);
         }
     }
 
@@ -137,20 +136,23 @@ impl Memory {
         self.core.mapping_mut(file).holes.shift(from >> shift, to >> shift);
     }
 
-    /// Allocates the absent pages of shared memory. They are zeroed at their first use.
-    fn allocate_pages(&mut self, file: MappingId, PageRange { first, end }: PageRange) {
-        for index in (first..end).map(PageIndex) {
+    /// Allocates the absent pages of shared memory up to byte `end`. They are zeroed at their first
+    /// use.
+    fn allocate_pages(&mut self, file: MappingId, pages: PageRange, end: u64) {
+        let mut at = pages.first;
+        while at < pages.end {
             self.core.work.add(1);
             if self.core.work.is_spent() {
                 return;
             }
-            if self.core.find(file, index).is_some() {
+            if let Some(entry) = self.core.find(file, PageIndex(at)) {
+                at = entry.end();
                 continue;
             }
-            let new = NewFolio::new(file, index, Order::ZERO);
-            let Ok(id) = self.insert(new, ChargeEffort::Full) else { return };
+            let Some(id) = self.insert_shmem(file, PageIndex(at), Need::Call { end }) else {
+                return;
+            };
             self.core.set_dirty(id);
-            self.core.folios.get_mut(id).is_uptodate = false;
         }
     }
 
@@ -159,7 +161,7 @@ impl Memory {
         let mapping = self.core.mapping(file);
         let all = PageRange { first: 0, end: mapping.nr_file_pages(self.rules.page) };
         for pages in mapping.holes.data_in(all).collect::<Vec<_>>() {
-            self.allocate_pages(file, pages);
+            self.allocate_pages(file, pages, self.rules.page.bytes() * pages.end);
             for entry in self.entries_in(file, pages) {
                 self.core.folios.get_mut(entry.folio).is_uptodate = true;
             }

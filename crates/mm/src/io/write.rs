@@ -15,6 +15,7 @@ use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
 use crate::rules::readahead::WriteFolios;
+use crate::shmem::Need;
 use crate::units::ByteRange;
 use crate::units::{MappingId, Order, PageIndex, PageRange, Pfn};
 use crate::vma::OpenId;
@@ -209,6 +210,12 @@ impl Memory {
             return Some(entry);
         }
         self.keep_balance();
+        if self.core.mapping(file).is_zero_filled {
+            let piece = self.rules.page.bytes() << self.rules.max_pagecache_order().get();
+            let end = pos + len_bytes.min(piece - pos % piece);
+            self.insert_shmem(file, index, Need::Call { end })?;
+            return self.core.find(file, index);
+        }
         let (orders, allowed) = (self.core.mapping(file).orders, self.target(file).allowed);
         let wanted = match self.rules.readahead.writes {
             WriteFolios::Smallest => orders.min,

@@ -16,8 +16,6 @@ pub const SLEEP_MS_MAX: u64 = 1 << 32;
 pub struct CollapseRules {
     /// Which file mappings can be collapsed.
     pub file: FileCollapse,
-    /// `transparent_hugepage/shmem_enabled`, as khugepaged applies it.
-    pub shmem: ShmemEnabled,
     /// Folio sizes to which khugepaged collapses anonymous memory.
     pub sizes: CollapseSizes,
     /// Whether a range without a writable page is collapsed.
@@ -72,20 +70,6 @@ pub enum FileCollapse {
     Readers,
     /// \[7.2\] files that can have folios of the PMD order; writers do not matter.
     LargeFolios,
-}
-
-/// Shared memory in khugepaged. `MADV_COLLAPSE` ignores this setting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ShmemEnabled {
-    /// Never.
-    Never,
-    /// After `MADV_HUGEPAGE`.
-    Advise,
-    /// Blocks entirely within the file.
-    WithinSize,
-    /// Everywhere.
-    Always,
 }
 
 /// H.6.4: sizes to which khugepaged collapses anonymous memory.
@@ -250,7 +234,6 @@ impl CollapseRules {
     pub const fn stock() -> Self {
         Self {
             file: FileCollapse::Absent,
-            shmem: ShmemEnabled::Never,
             sizes: CollapseSizes::PmdOnly,
             read_only: ReadOnlyRange::Collapsed,
             lazyfree: Lazyfree::Collapsed,

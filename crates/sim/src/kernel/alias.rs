@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 
 use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::SizeMode;
+use largefolio_mm::rules::shmem::ShmemSizeMode;
 use serde::Deserialize;
 
 use crate::size::parse_bytes;
@@ -35,20 +36,20 @@ pub static EDITS: LazyLock<Vec<EditHelp>> =
 
 const VALUE: char = '#';
 const ANY_RULE: &str = "TABLE.RULE";
-const ANON: &str = "anon-";
+/// Edits for one folio size, and their maps in a kernel file.
+const OF_SIZES: [(&str, &str); 2] = [("anon-", "anon.size_kib"), ("shmem-", "shmem.size_kib")];
 /// Edits for one device, and its rule.
 const DISKS: [(&str, &str); 2] = [("readahead-", "readahead_bytes"), ("io-", "io_bytes")];
 const DISK_LEN_MAX: usize = 64;
 const SLEEP_MS_MAX: u64 = 86_400_000;
 
 pub(super) fn find(name: &str) -> Option<&'static EditHelp> {
-    let prefixes = DISKS.iter().map(|(prefix, _)| *prefix).chain([ANON]);
-    let prefix = prefixes.into_iter().find(|prefix| name.starts_with(prefix));
-    let is_it = |known: &&EditHelp| match prefix {
-        Some(prefix) => known.name.starts_with(prefix),
-        None => known.name == name && name != ANY_RULE,
-    };
-    EDITS.iter().find(is_it)
+    let mut prefixes = DISKS.iter().chain(&OF_SIZES).map(|(prefix, _)| *prefix);
+    let whole = EDITS.iter().find(|known| known.name == name && name != ANY_RULE);
+    whole.or_else(|| {
+        let prefix = prefixes.find(|prefix| name.starts_with(prefix))?;
+        EDITS.iter().find(|known| known.name.starts_with(prefix))
+    })
 }
 
 pub(super) fn names<'a>() -> impl Iterator<Item = &'a str> {
@@ -62,8 +63,9 @@ pub(super) struct Setting {
 
 impl EditHelp {
     pub(super) fn settings(&self, name: &str, value: &str, rules: &Rules) -> Option<Vec<Setting>> {
-        if let Some(size) = name.strip_prefix(ANON) {
-            return Some(vec![anon_size(rules, size, value)?]);
+        if let Some(path) = size_path(name) {
+            let path = path.filter(|path| has_size(rules, path))?;
+            return Some(vec![Setting { path, value: value.replace('_', "-") }]);
         }
         if let Some(path) = disk_path(name) {
             return Some(vec![Setting { path, value: parse_bytes(value)?.to_string() }]);
@@ -72,8 +74,8 @@ impl EditHelp {
     }
 
     pub(super) fn paths(&self, name: &str, value: &str) -> Option<Vec<String>> {
-        if let Some(size) = name.strip_prefix(ANON) {
-            return Some(vec![anon_path(parse_bytes(size)?)]);
+        if let Some(path) = size_path(name) {
+            return Some(vec![path?]);
         }
         if let Some(path) = disk_path(name) {
             return Some(vec![path]);
@@ -108,14 +110,24 @@ fn taken(form: &str, value: &str) -> Option<String> {
     Some(number.to_string())
 }
 
-fn anon_size(rules: &Rules, size: &str, value: &str) -> Option<Setting> {
-    let bytes = parse_bytes(size)?;
-    rules.anon.clone().set_size(bytes, SizeMode::Never)?;
-    Some(Setting { path: anon_path(bytes), value: value.to_owned() })
+/// Returns the rule that `anon-64K` or `shmem-64K` sets; the inner `None` is no size.
+fn size_path(name: &str) -> Option<Option<String>> {
+    let whole = EDITS.iter().any(|known| known.name == name);
+    let of_size = |(prefix, map): &(&str, &str)| {
+        let bytes = parse_bytes(name.strip_prefix(prefix)?);
+        Some(bytes.map(|bytes| format!("{map}.{}", bytes >> 10)))
+    };
+    OF_SIZES.iter().filter(|_| !whole).find_map(of_size)
 }
 
-fn anon_path(bytes: u64) -> String {
-    format!("anon.size_kib.{}", bytes >> 10)
+/// Whether the kernel has a control of this size.
+fn has_size(rules: &Rules, path: &str) -> bool {
+    let Some((map, kib)) = path.rsplit_once('.') else { return false };
+    let bytes = kib.parse::<u64>().map_or(0, |kib| kib << 10);
+    match map {
+        "shmem.size_kib" => rules.shmem.clone().set_size(bytes, ShmemSizeMode::Never).is_some(),
+        _ => rules.anon.clone().set_size(bytes, SizeMode::Never).is_some(),
+    }
 }
 
 /// Returns the rule of an edit for one device; `None` for other edits and impossible names.

@@ -2,6 +2,7 @@
 
 use largefolio_mm::rules::anon::{ProgramThp, SizeMode, ThpDisable};
 use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
+use largefolio_mm::rules::shmem::ShmemSizeMode;
 use largefolio_mm::rules::sizes::size_name;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
 
@@ -45,6 +46,17 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
         if bytes.and_then(|bytes| rules.anon.clone().set_size(bytes, SizeMode::Never)).is_none() {
             return Err(format!(
                 "anon.size_kib.{kib}: expected a power of two in KiB, at least 16, and sizes = \
+                 \"per-size\""
+            ));
+        }
+    }
+    for kib in rules.shmem.size_kib.keys() {
+        let bytes =
+            parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
+        let mut shmem = rules.shmem.clone();
+        if bytes.and_then(|bytes| shmem.set_size(bytes, ShmemSizeMode::Never)).is_none() {
+            return Err(format!(
+                "shmem.size_kib.{kib}: expected a power of two in KiB, at least 8, and sizes = \
                  \"per-size\""
             ));
         }

@@ -1,8 +1,9 @@
 //! Errors in a kernel's name, file or edits.
 
 use largefolio_mm::rules::anon::AnonRules;
+use largefolio_mm::rules::shmem::ShmemRules;
 use largefolio_mm::rules::sizes::{SizesError, size_name};
-use largefolio_mm::units::PageSize;
+use largefolio_mm::units::{Order, PageSize};
 use largefolio_trace::shown;
 
 use crate::datafile::DataFileError;
@@ -43,6 +44,15 @@ pub enum KernelError {
         size_name(AnonRules::controlled_bytes(*page)[1])
     )]
     AnonSize { kernel: String, page: PageSize, bytes: u64 },
+    #[error(
+        "{}: with {page} base pages, no folio of shared memory can be {}; shmem-SIZE takes powers \
+         of two from {} to {}",
+        shown(kernel),
+        size_name(*bytes),
+        size_name(ShmemRules::controlled_bytes(*page, *max)[0]),
+        size_name(ShmemRules::controlled_bytes(*page, *max)[1])
+    )]
+    ShmemSize { kernel: String, page: PageSize, bytes: u64, max: Order },
     #[error("{}: {source}", shown(edit))]
     Sizes { edit: String, source: SizesError },
     #[error(

@@ -7,7 +7,7 @@ use toml::{Table, Value};
 
 /// Maps in a kernel file: each entry is a rule. Any other nested table is the value of one rule
 /// (`fault.exec = { block = { bytes = 65536 } }`).
-const MAPS: [&str; 2] = ["anon.size_kib", "sizes.filesystems"];
+const MAPS: [&str; 3] = ["anon.size_kib", "shmem.size_kib", "sizes.filesystems"];
 
 pub(super) type Path = Vec<String>;
 

@@ -108,6 +108,22 @@ pub(super) fn to_table(kernel: &Kernel) -> Result<Table, KernelError> {
 }
 
 fn table_of(name: &str) -> Result<Table, KernelError> {
+    let mut table = written_table_of(name)?;
+    rename(&mut table);
+    Ok(table)
+}
+
+/// Reads `collapse.shmem` of files from before `shmem.enabled`.
+fn rename(table: &mut Table) {
+    let Some(toml::Value::Table(collapse)) = table.get_mut("collapse") else { return };
+    let Some(value) = collapse.remove("shmem") else { return };
+    let shmem = table.entry("shmem").or_insert_with(|| toml::Value::Table(Table::new()));
+    if let toml::Value::Table(shmem) = shmem {
+        shmem.entry("enabled").or_insert(value);
+    }
+}
+
+fn written_table_of(name: &str) -> Result<Table, KernelError> {
     if let Some(text) = KERNELS.text(name) {
         return Ok(parse(text, name)?);
     }
@@ -149,8 +165,17 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
 
 /// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 8] =
-        ["readahead", "fault", "filesystems", "anon", "clear", "collapse", "reclaim", "sizes"];
+    const MERGED: [&str; 9] = [
+        "readahead",
+        "fault",
+        "filesystems",
+        "anon",
+        "clear",
+        "collapse",
+        "reclaim",
+        "shmem",
+        "sizes",
+    ];
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new))

@@ -75,7 +75,8 @@ pub(super) fn take(
 mod tests {
     use largefolio_mm::rules::anon::{Enabled, Mapcount};
     use largefolio_mm::rules::clear::{ClearOrder, Preemption};
-    use largefolio_mm::rules::collapse::{FileCollapse, ShmemEnabled};
+    use largefolio_mm::rules::collapse::FileCollapse;
+    use largefolio_mm::rules::shmem::ShmemEnabled;
     use largefolio_mm::rules::reclaim::LruRule;
     use largefolio_mm::rules::{Arch, ContpteRule, MinorRetry, Rules};
 
@@ -180,7 +181,7 @@ mod tests {
                 .built_in
                 .iter()
                 .find(|name| name.strip_prefix(shmem).is_some_and(|value| value != "NEVER"));
-            assert_eq!((other, rules.collapse.shmem), (None, ShmemEnabled::Never), "{place}");
+            assert_eq!((other, rules.shmem.enabled), (None, ShmemEnabled::Never), "{place}");
         }
     }
 

@@ -15,8 +15,8 @@ use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::SizeMode;
-use largefolio_mm::rules::collapse::ShmemEnabled;
 use largefolio_mm::rules::reclaim::LruRule;
+use largefolio_mm::rules::shmem::ShmemEnabled;
 use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
@@ -413,11 +413,11 @@ impl ProgramReplay {
         self.read_mapped();
         let counted = |memory: &Memory| memory.counters().collapse;
         let before = counted(&self.memory);
-        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Advise);
+        self.memory.change_rules(|rules| rules.shmem.enabled = ShmemEnabled::Advise);
         self.memory.watch();
         self.memory.run_khugepaged(self.memory.khugepaged_wakes_ns());
         let observed = self.memory.take_observed();
-        self.memory.change_rules(|rules| rules.collapse.shmem = ShmemEnabled::Never);
+        self.memory.change_rules(|rules| rules.shmem.enabled = ShmemEnabled::Never);
         let mut scan = Scan::default();
         for event in observed {
             let Observed::Scanned { mm, is_anon, outcome, .. } = event else { continue };

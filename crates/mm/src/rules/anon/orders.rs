@@ -30,6 +30,18 @@ impl Orders {
         Self(self.0 & other.0)
     }
 
+    /// The union.
+    #[must_use]
+    pub const fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The large orders.
+    #[must_use]
+    pub const fn without_base(self) -> Self {
+        Self(self.0 & !1)
+    }
+
     /// Whether `order` is in the set.
     #[must_use]
     pub const fn contains(self, order: Order) -> bool {

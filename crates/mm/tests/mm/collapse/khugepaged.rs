@@ -5,7 +5,8 @@ use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_mm::rules::anon::Enabled;
-use largefolio_mm::rules::collapse::{AdvisedArea, ShmemEnabled};
+use largefolio_mm::rules::collapse::AdvisedArea;
+use largefolio_mm::rules::shmem::ShmemEnabled;
 use largefolio_mm::units::{ByteRange, Vaddr};
 use largefolio_mm::vma::Prot;
 
@@ -161,7 +162,7 @@ fn shared_memory_has_a_policy_of_its_own() {
         let file = world.memory.add_memory_file((N + 100) * PAGE);
         let open = world.memory.open(file);
         let map = Map::file(open, 0, 2 * N * PAGE, Prot::READ).at(Vaddr(BASE));
-        world.tune(|rules| rules.collapse.shmem = shmem);
+        world.tune(|rules| rules.shmem.enabled = shmem);
         world.memory.mmap(world.mm, map).unwrap();
         world.read([0, N]);
         if is_advised {
@@ -180,7 +181,7 @@ fn a_mounted_tmpfs_does_not_follow_shmem_enabled_h_6_5() {
     let mut world = World::new(old_rules());
     let file = world.memory.add_tmpfs_file(N * PAGE);
     let open = world.memory.open(file);
-    world.tune(|rules| rules.collapse.shmem = ShmemEnabled::Always);
+    world.tune(|rules| rules.shmem.enabled = ShmemEnabled::Always);
     let map = Map::file(open, 0, N * PAGE, Prot::READ).at(Vaddr(BASE));
     world.memory.mmap(world.mm, map).unwrap();
     world.read([0]);

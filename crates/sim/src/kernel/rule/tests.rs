@@ -2,14 +2,15 @@ use super::*;
 use crate::kernel::{EDITS, Kernel};
 
 /// Edits whose values no built-in kernel has.
-const OTHERS: [&str; 8] = [
+const OTHERS: [&str; 9] = [
+    "shmem=force+shmem-8K=inherit+shmem-64K=advise+shmem-2M=always+tmpfs-huge=advise",
     "page=64K+exec-block=64K+forced=posted+forced-gate=on+defrag=defer-madvise+reuse=small",
     "page=4K+exec-window=2M+start-order=64K+fault-around=contpte+defrag=defer+mapcount=folio",
     "exec-miss=posted+huge-zero=off+pmd-counts=pages+owners-max=3+clear=one-pass+preemption=off",
     "sizes=64K:always+exec/2M:always+sizes.xfs=2M:exec+page=4K",
     "anon-64K=always+anon-2M=madvise+thp=always+shrink-underused=off+truncate-split=uniform",
     "program-thp=off+anon.thp_disable=all+max-ptes-none=0+max-ptes-swap=3+max-ptes-shared=4+khugepaged-scan-sleep=1ms",
-    "file-collapse=deny-write+shmem-collapse=within-size+collapse-sizes=pmd+readahead=0+io=1M",
+    "file-collapse=deny-write+shmem=within-size+collapse-sizes=pmd+readahead=0+io=1M",
     "fault.exec=none+min-folio=16K+page=16K+clear=posted+copy=extents+arm64-bulk=mops",
 ];
 
@@ -63,7 +64,7 @@ fn every_rule_of_every_kernel_is_set_by_its_path() {
 fn a_whole_kernel_is_edits_of_another() {
     for kernel in kernels() {
         // Settings that depend on another rule come after it.
-        let is_last = |path: &str| path.starts_with("anon.size_kib");
+        let is_last = |path: &str| path.contains(".size_kib");
         let mut leaves = leaves_of(&kernel.rules);
         leaves.sort_by_key(|(path, _)| is_last(path));
         let edits: Vec<String> =
@@ -135,6 +136,9 @@ fn a_short_name_and_the_rules_it_stands_for_are_the_same_rules() {
         ("sizes=2M:exec", "sizes.machine=2M:exec"),
         ("sizes.xfs=2M:exec", "sizes.filesystems.xfs=2M:exec"),
         ("anon-64K=always", "anon.size_kib.64=always"),
+        ("shmem-64K=within_size", "shmem.size_kib.64=within-size"),
+        ("shmem-collapse=deny", "shmem.enabled=deny"),
+        ("tmpfs-huge=within_size", "shmem.tmpfs=within-size"),
         ("defrag=defer-madvise", "anon.defrag=defer+madvise"),
         ("huge-zero=off", "anon.use_zero_page=false"),
         ("max-ptes-none=7", "anon.max_ptes_none.exactly=7"),

@@ -1,0 +1,151 @@
+//! Shared memory: the folio of an absent page (docs/behaviour Q.2).
+//!
+//! Corresponds to: `shmem_get_folio_gfp`, `shmem_alloc_and_add_folio`, `shmem_suitable_orders`.
+//!
+//! ```text
+//!   allowed orders (rules/shmem.rs)
+//!     --> fits the area, with the file's offset        faults, from 6.11
+//!     --> no page of it is cached or in swap space     from the largest order down
+//!     --> free and charged                             else the next smaller order
+//!     --> otherwise one base page
+//! ```
+//!
+//! Owns the choice and the allocation. `fault/file.rs` maps the folio, `io/` writes to it.
+
+use crate::core::NewFolio;
+use crate::core::groups::ChargeEffort;
+use crate::folio::FolioId;
+use crate::memory::Memory;
+use crate::ram::{Stretch, StretchWork};
+use crate::rules::anon::Orders;
+use crate::rules::shmem::{ShmemArea, ShmemPage, ShmemUser};
+use crate::units::{MappingId, MmId, Order, PageIndex, Vpn};
+use crate::vma::{HugeAdvice, Vma};
+
+/// What needs an absent page.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Need<'a> {
+    /// A fault of a process.
+    Fault { mm: MmId, vma: &'a Vma, vpn: Vpn },
+    /// A write call or fallocate that continues to this byte of the file.
+    Call { end: u64 },
+}
+
+impl Memory {
+    /// Allocates the absent page `index` of shared memory in the largest folio that it may have.
+    /// `None` if not even a base page is available.
+    pub(crate) fn insert_shmem(
+        &mut self,
+        file: MappingId,
+        index: PageIndex,
+        need: Need<'_>,
+    ) -> Option<FolioId> {
+        let orders = self.shmem_orders(file, index, need);
+        let is_swapped = self.core.mapping(file).swapped.contains_key(&index);
+        let large = if orders.is_empty() {
+            None
+        } else {
+            self.insert_large_shmem(file, index, (orders, need))
+        };
+        let base = NewFolio::new(file, index, Order::ZERO);
+        let id = large.or_else(|| self.insert(base, ChargeEffort::Full).ok())?;
+        // A fault, or the end of a write, zeroes what was not written.
+        self.core.folios.get_mut(id).is_uptodate = is_swapped;
+        Some(id)
+    }
+
+    /// Zeroes a folio that is not up to date (Q.2.4).
+    pub(crate) fn zero_shmem(&mut self, id: FolioId) {
+        let folio = self.core.folios.get_mut(id);
+        if std::mem::replace(&mut folio.is_uptodate, true) {
+            return;
+        }
+        let (pfn, nr_pages) = (folio.pfn, folio.nr_pages());
+        self.core.ram.zero(pfn, nr_pages);
+        let mut stretch = Stretch::default();
+        stretch.add(StretchWork::Clear, nr_pages, 1);
+        self.core.stretches.stretch(stretch);
+    }
+
+    fn insert_large_shmem(
+        &mut self,
+        file: MappingId,
+        index: PageIndex,
+        (orders, need): (Orders, Need<'_>),
+    ) -> Option<FolioId> {
+        let advice = match need {
+            Need::Fault { vma, .. } => vma.advice.huge,
+            Need::Call { .. } => HugeAdvice::Default,
+        };
+        let effort = self.rules.anon.effort(advice);
+        let pmd = self.rules.page.pmd_order();
+        for order in orders.descending() {
+            let first = PageIndex(order.round_down(index.0));
+            let inserted = self
+                .prepare_large(order, effort)
+                .then(|| self.insert(NewFolio::new(file, first, order), effort.into()))
+                .and_then(Result::ok);
+            let counters = &mut self.core.counters;
+            if let Some(id) = inserted {
+                counters.size_mut(order).shmem_alloc += 1;
+                counters.thp_file_alloc += u64::from(order == pmd);
+                return Some(id);
+            }
+            counters.size_mut(order).shmem_fallback += 1;
+            counters.thp_file_fallback += u64::from(order == pmd);
+        }
+        None
+    }
+
+    /// Orders to try: those that the settings allow, from the largest one that fits (Q.2.1, Q.2.3).
+    fn shmem_orders(&self, file: MappingId, index: PageIndex, need: Need<'_>) -> Orders {
+        if self.rules.shmem.has_only_base_pages() {
+            return Orders::NONE;
+        }
+        let mapping = self.core.mapping(file);
+        let user = match need {
+            Need::Call { end } => ShmemUser::Call { end },
+            Need::Fault { mm, vma, .. } => ShmemUser::Fault {
+                advice: self.thp_advice(mm, vma),
+                is_unnamed: mapping.is_unnamed() && !vma.is_segment,
+            },
+        };
+        let wanted = ShmemPage {
+            index,
+            size_bytes: mapping.size_bytes,
+            is_mounted: !mapping.is_unnamed(),
+            is_large: mapping.orders.is_large(),
+            user,
+        };
+        let max = self.rules.max_pagecache_order().min(self.core.buddy.max_order());
+        let orders = self.rules.shmem.orders(wanted, self.rules.page, max);
+        let fits = |order: &Order| {
+            let fits_area = match need {
+                Need::Fault { vma, vpn, .. } if self.rules.shmem.area == ShmemArea::Fits => {
+                    fits_area(vma, vpn, *order)
+                }
+                _ => true,
+            };
+            fits_area && self.is_absent(file, index, *order)
+        };
+        let first = orders.descending().find(fits);
+        first.map_or(Orders::NONE, |order| orders.below(order).with(order))
+    }
+
+    /// Whether no page of the folio around `index` is cached or in swap space (Q.2.3).
+    fn is_absent(&self, file: MappingId, index: PageIndex, order: Order) -> bool {
+        let mapping = self.core.mapping(file);
+        let first = PageIndex(order.round_down(index.0));
+        let end = first.plus(order.nr_pages());
+        mapping.tree.first_in(first, PageIndex(end.0 - 1)).is_none()
+            && mapping.swapped.range(first..end).next().is_none()
+    }
+}
+
+/// Whether the folio lies in the area, at an address congruent to its offset in the file (Q.2.1).
+fn fits_area(vma: &Vma, vpn: Vpn, order: Order) -> bool {
+    let first = order.round_down(vpn.0);
+    order.is_aligned(vma.index_of(Vpn(first)))
+        && vma.start.0 <= first
+        && first + order.nr_pages() <= vma.end.0
+}
