@@ -11,6 +11,7 @@
 #include "pool.h"
 #include "statistics.h"
 #include "khugepaged.h"
+#include "shmem.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -26,7 +27,7 @@ static u64 nr_steps;
 static const char *const DISTURBANCES[] = {
     "pgmigrate_success ", "thp_fault_fallback ", "thp_fault_fallback_charge ", "thp_split_page ",
     "thp_collapse_alloc ", "pgsteal_kswapd ", "pgsteal_direct ", "pswpout ", "ksm_swpin_copy ",
-    "thp_zero_page_alloc_failed ",
+    "thp_zero_page_alloc_failed ", "thp_file_fallback ",
 };
 #define NR_DISTURBANCES (sizeof DISTURBANCES / sizeof *DISTURBANCES)
 static u64 events[NR_DISTURBANCES];
@@ -144,6 +145,7 @@ static void end_program(void)
     while (!FAIL(unpin())) { }
     if (own_fd >= 0) { sys1(SYS_close, own_fd); }
     own_fd = -1;
+    end_shmem();
     count_disturbances(1);
     put("end\n");
 }
@@ -165,7 +167,7 @@ static enum operation operation_of(const char *word, u64 len)
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
                                          "close", "put", "sync", "trim", "scan", "idle", "cold",
-                                         "pageout", "lock", "lockall" };
+                                         "pageout", "lock", "lockall", "fill", "size", "reserve" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -190,7 +192,7 @@ static u64 parse(const char *line, struct command *c)
     c->first = numbers[0];
     c->nr = numbers[1];
     c->to = c->op == OP_FORK ? numbers[0]
-        : c->op == OP_WRITE || c->op == OP_PUT ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
+        : c->op == OP_WRITE || c->op == OP_PUT || c->op == OP_FILL ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
     return slot;
 }
 
@@ -281,6 +283,7 @@ static void step(const char *line)
     print_swapped();
     if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
+    if (has_shmem) { print_cached(); }
 }
 
 static int make_file_at(const char *dir)
@@ -289,6 +292,12 @@ static int make_file_at(const char *dir)
     if (!dir) { fatal("a folder is needed for", "a file of the program", 0); }
     own_path = path_of(path, dir, "own");
     return (int)must(open_file(path, O_RDWR | O_CREAT | O_TRUNC), "cannot make", path);
+}
+
+static int make_file_in(int folder)
+{
+    s64 fd = sys4(SYS_openat, folder, (s64)"own", O_RDWR | O_CREAT, 0600);
+    return (int)must(fd, "cannot make a file on", "the program's tmpfs");
 }
 
 /* `memfd=PAGES`, `tmpfs=PAGES`: an empty file of that many pages. `disk=PAGES`: zeros on a disk,
@@ -300,7 +309,8 @@ static void make_own_file(const char *line)
     own_on_disk = at_disk != 0;
     if (at_memfd) {
         own_fd = (int)must(sys2(SYS_memfd_create, (s64)"own", 0), "cannot make", "a memory file");
-    } else if (at_tmpfs || at_disk) { own_fd = make_file_at(at_tmpfs ? tmpfs : disk); }
+    } else if (at_tmpfs && has_shmem) { own_fd = make_file_in(tmpfs_fd); }
+    else if (at_tmpfs || at_disk) { own_fd = make_file_at(at_tmpfs ? tmpfs : disk); }
     else { return; }
     u64 bytes = page * as_number(at_memfd ? at_memfd : at_tmpfs ? at_tmpfs : at_disk);
     must(sys2(SYS_ftruncate, own_fd, (s64)bytes), "cannot size", "a file of the program");
@@ -328,6 +338,7 @@ static void start_program(const char *line)
     start_pool(line);
     put("\n");
     nr_steps = 0;
+    start_shmem(within(line, "shmem="));
     make_own_file(line);
     limit_khugepaged(within(line, "khugepaged="));
     start_limit(line);

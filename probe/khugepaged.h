@@ -38,6 +38,20 @@ static const char *const LIMITS[] = { "max_ptes_none", "max_ptes_shared", "pages
 static char found_limits[NR_LIMITS][32];
 static char found_shmem[16];
 
+/* Copies the word in brackets, the value in use of a setting; empty if there is no such file. */
+static void value_in_use(const char *path, char *to, u64 room)
+{
+    char text[256];
+    u64 n = 0;
+    int fd = open_file(path, O_RDONLY);
+    s64 nr = fd < 0 ? 0 : sys3(SYS_read, fd, (s64)text, sizeof text - 1);
+    if (fd >= 0) { sys1(SYS_close, fd); }
+    text[nr > 0 ? nr : 0] = 0;
+    const char *chosen = within(text, "[");
+    for (; chosen && chosen[n] && chosen[n] != ']' && n + 1 < room; n++) { to[n] = chosen[n]; }
+    to[n] = 0;
+}
+
 static void events_set(const char *name, const char *value)
 {
     must(write_file(path_of(events_path, events_dir, name), value) ? 0 : -2, "cannot set", name);
@@ -144,10 +158,7 @@ static void start_events(void)
         char path[128];
         read_file(path_of(path, KHUGEPAGED, LIMITS[i]), found_limits[i], sizeof *found_limits);
     }
-    char modes[128];
-    read_file(THP "/shmem_enabled", modes, sizeof modes);
-    const char *chosen = within(modes, "[");
-    for (n = 0; chosen && chosen[n] != ']' && n + 1 < sizeof found_shmem; n++) { found_shmem[n] = chosen[n]; }
+    value_in_use(THP "/shmem_enabled", found_shmem, sizeof found_shmem);
     start_keeper();
 }
 

@@ -176,6 +176,18 @@ static s64 do_calls(const struct command *c)
     return 0;
 }
 
+/* Writes pages of the program's own file by one call, from the middle of the first page with `h`.
+ * Each page's length begins with the next value. The data is resident. */
+static s64 do_fill(const struct command *c)
+{
+    u64 bytes = c->nr * page, from = has_letter(c->how, 'h') ? page / 2 : 0;
+    u8 *data = anonymous(bytes);
+    for (u64 i = 0; i < c->nr; i++) { *(unsigned *)(data + i * page) = (unsigned)(c->to + i); }
+    s64 n = sys4(SYS_pwrite, own_fd, (s64)data, (s64)bytes, (s64)(c->first * page + from));
+    sys2(SYS_munmap, (s64)data, (s64)bytes);
+    return FAIL(n) ? n : n == (s64)bytes ? 0 : -EIO;
+}
+
 static s64 do_open(void)
 {
     s64 fd = open_file(own_path, O_RDWR);
@@ -277,6 +289,9 @@ static s64 perform(const struct command *c)
     case OP_PAGEOUT: return sys3(SYS_madvise, at, len, MADV_PAGEOUT);
     case OP_PUNCH:
         return sys4(SYS_fallocate, own_fd, PUNCH_HOLE_KEEP_SIZE, (s64)(c->first * page), len);
+    case OP_FILL: return do_fill(c);
+    case OP_SIZE: return sys2(SYS_ftruncate, own_fd, (s64)(c->first * page));
+    case OP_RESERVE: return sys4(SYS_fallocate, own_fd, 0, (s64)(c->first * page), len);
     case OP_PIN: return do_pin(c);
     case OP_LOCK: return do_lock(c);
     case OP_LOCKALL: return do_lock_all(c);

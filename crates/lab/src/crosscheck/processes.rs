@@ -7,7 +7,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, swap or hugetlb. This
+//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, swap
+//! or hugetlb. This
 //! module does not run them on a kernel.
 
 #![expect(
@@ -26,6 +27,7 @@ mod range;
 mod replay;
 mod row;
 mod run;
+mod shmem;
 mod statistics;
 mod world;
 

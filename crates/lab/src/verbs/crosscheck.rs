@@ -44,6 +44,7 @@ Examples:
   folio-lab crosscheck replay here recordings/packaged     no root needed
   sudo folio-lab crosscheck cow --programs 2000            fork and copy-on-write
   sudo folio-lab crosscheck collapse --programs 2000       MADV_COLLAPSE
+  sudo folio-lab crosscheck shared --programs 2000         shared memory in large folios
 
 Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error."
 )]
@@ -73,6 +74,7 @@ enum CrosscheckVerb {
     Program(program::ProgramArgs),
     Cow(cow::CowArgs),
     Collapse(cow::CollapseArgs),
+    Shared(cow::SharedArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -113,6 +115,9 @@ impl VerbArgs for CrosscheckArgs {
                 CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
             }
             Some(CrosscheckVerb::Collapse(args)) => {
+                CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Shared(args)) => {
                 CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
             }
             Some(CrosscheckVerb::Record(args)) => {

@@ -20,7 +20,8 @@ pub fn setting(name: &str) -> PathBuf {
 }
 
 /// Returns a file of one size: `enabled`, `shmem_enabled`, a counter.
-pub(crate) fn of_size(kib: u64, name: &str) -> PathBuf {
+#[must_use]
+pub fn of_size(kib: u64, name: &str) -> PathBuf {
     setting(&format!("hugepages-{kib}kB/{name}"))
 }
 
@@ -63,6 +64,17 @@ pub(crate) fn sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
         .filter_map(|name| kib_of(name.to_str()?))
         .filter(|kib| system.text(&control(*kib)).is_ok())
         .collect();
+    sizes.sort_unstable();
+    Ok(sizes)
+}
+
+/// Lists the sizes with a control for shared memory, in KiB, ascending. They exist since Linux
+/// 6.11.
+pub(crate) fn shmem_sizes_kib(system: &dyn System) -> io::Result<Vec<u64>> {
+    let names = system.names(Path::new(THP))?;
+    let sizes = names.iter().filter_map(|name| kib_of(name.to_str()?));
+    let mut sizes: Vec<u64> =
+        sizes.filter(|kib| system.text(&of_size(*kib, "shmem_enabled")).is_ok()).collect();
     sizes.sort_unstable();
     Ok(sizes)
 }

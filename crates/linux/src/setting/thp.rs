@@ -12,6 +12,14 @@ pub fn sizes_kib() -> Result<Vec<u64>, SettingError> {
     thp::sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
 }
 
+/// Returns the sizes that have a control for shared memory, in KiB, ascending.
+///
+/// # Errors
+/// If they cannot be listed. Linux 6.11 is the first with them.
+pub fn shmem_sizes_kib() -> Result<Vec<u64>, SettingError> {
+    thp::shmem_sizes_kib(&Live).map_err(|source| SettingError::Read { path: THP.into(), source })
+}
+
 #[must_use]
 pub fn size_name(bytes: u64) -> String {
     if bytes >= 1 << 20 { format!("{}M", bytes >> 20) } else { format!("{}K", bytes >> 10) }

@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse};
-use crate::rules::shmem::ShmemEnabled;
+use crate::rules::shmem::{DenyCollapse, ShmemEnabled};
 use crate::units::{MappingId, MmId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
@@ -53,7 +53,10 @@ impl Memory {
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
         if mapping.is_shmem {
-            return initiator == Initiator::Advice || self.shmem_allows(vma, mapping);
+            return match initiator {
+                Initiator::Advice => !self.denies_collapse(),
+                Initiator::Khugepaged => self.shmem_allows(vma, mapping),
+            };
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,
@@ -87,6 +90,12 @@ impl Memory {
             // The filesystem writes through large folios itself, so writers may stay (H.1.3).
             FileCollapse::LargeFolios => mapping.orders.min <= pmd && pmd <= mapping.orders.max,
         }
+    }
+
+    /// Whether `deny` refuses even a collapse by advice (Q.1.1).
+    fn denies_collapse(&self) -> bool {
+        let rules = &self.rules.shmem;
+        rules.enabled == ShmemEnabled::Deny && rules.deny == DenyCollapse::Refused
     }
 
     /// Differs: the PMD size's own control is ignored.

@@ -146,6 +146,8 @@ impl Memory {
                 return;
             }
             if let Some(entry) = self.core.find(file, PageIndex(at)) {
+                // Allocated before: zeroed now (Q.2.4).
+                self.zero_shmem(entry.folio);
                 at = entry.end();
                 continue;
             }
@@ -153,6 +155,7 @@ impl Memory {
                 return;
             };
             self.core.set_dirty(id);
+            at = self.core.find(file, PageIndex(at)).map_or(at + 1, |entry| entry.end());
         }
     }
 

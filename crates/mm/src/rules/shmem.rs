@@ -50,6 +50,8 @@ pub struct ShmemRules {
     pub area: ShmemArea,
     /// Which file size `within_size` compares with.
     pub within: WithinSize,
+    /// Whether `deny` also refuses `MADV_COLLAPSE`.
+    pub deny: DenyCollapse,
 }
 
 /// Q.1.1: `shmem_enabled`.
@@ -116,8 +118,10 @@ pub enum ShmemSizeMode {
 pub enum ShmemCalls {
     /// \[..6.13\] the PMD size.
     PmdOnly,
-    /// \[6.14+\] the largest aligned size that the rest of the call fills.
+    /// \[6.14 .. 6.16\] the largest aligned size that the rest of the call fills.
     ByLength,
+    /// \[6.17+\] the largest size that is possible, up to the PMD size.
+    AllSizes,
 }
 
 /// Q.2.1: a fault whose folio would leave the area, or has another offset in the file.
@@ -138,6 +142,16 @@ pub enum WithinSize {
     Before,
     /// \[6.12+\] the size after it.
     After,
+}
+
+/// Q.1.1: `MADV_COLLAPSE` while `shmem_enabled` is `deny`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DenyCollapse {
+    /// Collapses anyway, as with `never`.
+    Ignored,
+    /// Is refused.
+    Refused,
 }
 
 /// What needs an absent page of shared memory.
@@ -189,9 +203,10 @@ impl ShmemRules {
             sizes: ShmemSizes::PerSize,
             pmd: ShmemSizeMode::Inherit,
             size_kib: BTreeMap::new(),
-            calls: ShmemCalls::ByLength,
+            calls: ShmemCalls::AllSizes,
             area: ShmemArea::Fits,
             within: WithinSize::After,
+            deny: DenyCollapse::Refused,
         }
     }
 
@@ -267,10 +282,13 @@ impl ShmemRules {
     /// Orders that the page's folio may have, without order 0 (Q.1).
     ///
     /// ```
-    /// use largefolio_mm::rules::shmem::{ShmemEnabled, ShmemPage, ShmemRules, ShmemUser};
+    /// use largefolio_mm::rules::shmem::{
+    ///     ShmemCalls, ShmemEnabled, ShmemPage, ShmemRules, ShmemUser,
+    /// };
     /// use largefolio_mm::units::{Order, PageIndex, PageSize};
     ///
-    /// let rules = ShmemRules { enabled: ShmemEnabled::Always, ..ShmemRules::stock() };
+    /// let (enabled, calls) = (ShmemEnabled::Always, ShmemCalls::ByLength);
+    /// let rules = ShmemRules { enabled, calls, ..ShmemRules::stock() };
     /// let write = |end| {
     ///     let user = ShmemUser::Call { end };
     ///     let index = PageIndex(16);
@@ -299,6 +317,9 @@ impl ShmemRules {
         let by_user = match (of.user, self.calls) {
             (ShmemUser::Call { end }, ShmemCalls::ByLength) => {
                 filled_by(of, end, page, max).unwrap_or(Orders::NONE)
+            }
+            (ShmemUser::Call { .. }, ShmemCalls::AllSizes) => {
+                Orders::ALL.below(max.raised(1)).without_base()
             }
             _ => pmd_only,
         };

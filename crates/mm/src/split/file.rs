@@ -77,6 +77,7 @@ impl Memory {
             let mut folio =
                 Folio::new(whole.pfn.plus(by), order, Owner::File { mapping: file, index });
             folio.is_marked = whole.is_marked && by == 0;
+            folio.is_uptodate = whole.is_uptodate;
             folio.is_workingset = whole.is_workingset;
             folio.is_locked = whole.is_locked;
             folio.is_swapbacked = whole.is_swapbacked;

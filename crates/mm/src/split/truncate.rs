@@ -98,8 +98,12 @@ impl Memory {
     /// Punches a hole into a file (`FALLOC_FL_PUNCH_HOLE`). Private copies of its pages stay.
     pub fn punch_hole(&mut self, file: MappingId, pos: u64, len_bytes: u64) {
         let page = self.rules.page;
-        let size_bytes = self.core.mapping(file).size_bytes;
-        let end = pos.saturating_add(len_bytes).min(page.pages_in(size_bytes) << page.shift());
+        let mapping = self.core.mapping(file);
+        let size_bytes = mapping.size_bytes;
+        let end = pos.saturating_add(len_bytes);
+        // Folios of shared memory can extend past the end of the file (Q.4.2).
+        let end =
+            if mapping.is_shmem { end } else { end.min(page.pages_in(size_bytes) << page.shift()) };
         if pos >= end {
             return;
         }

@@ -76,8 +76,8 @@ mod tests {
     use largefolio_mm::rules::anon::{Enabled, Mapcount};
     use largefolio_mm::rules::clear::{ClearOrder, Preemption};
     use largefolio_mm::rules::collapse::FileCollapse;
-    use largefolio_mm::rules::shmem::ShmemEnabled;
     use largefolio_mm::rules::reclaim::LruRule;
+    use largefolio_mm::rules::shmem::ShmemEnabled;
     use largefolio_mm::rules::{Arch, ContpteRule, MinorRetry, Rules};
 
     use super::*;

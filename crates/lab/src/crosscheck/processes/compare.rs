@@ -15,6 +15,7 @@ use super::program::{FileKind, ProcessOp, ProcessStep};
 use super::range::NR_SLOTS;
 use super::replay::ProgramReplay;
 use super::run::{ProgramRun, Programs, StepResult};
+use super::shmem::CachedFolio;
 use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};
 use super::world::{MappedPage, PageState, PoolState, World};
 use crate::crosscheck::difference::{Aspect, Location};
@@ -48,6 +49,8 @@ struct ProgramComparison<'a> {
     nr_cached: u64,
     /// Cached pages in PMD-sized folios, if the kernel reports them.
     nr_huge: Option<u64>,
+    /// Cached folios of the program's own file in memory, from the kernel.
+    folios: Vec<CachedFolio>,
     swap: SwapNumbers,
     /// Freed slots count as used until their batch is released.
     hides_freed: bool,
@@ -77,6 +80,7 @@ impl<'a> ProgramComparison<'a> {
             pair: Worlds { kernel: world.clone(), model: world },
             nr_cached: 0,
             nr_huge: None,
+            folios: Vec::new(),
             swap: SwapNumbers::default(),
             hides_freed: kernel.rules.reclaim.freed_slots == FreedSlots::Batched,
             hides_pmds: recording.body.hides_pmds,
@@ -126,6 +130,7 @@ impl<'a> ProgramComparison<'a> {
         self.compare_results(step, result, model_error);
         self.faults(step, result, model_error);
         self.cached(step, result);
+        self.cached_folios(step, result);
         self.pool(step);
         self.scanned(step, result);
         self.swapped(step, result);
@@ -228,6 +233,21 @@ impl<'a> ProgramComparison<'a> {
             };
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Cached, at, text(kernel), text(model));
+        }
+    }
+
+    fn cached_folios(&mut self, step: &ProcessStep, result: &StepResult) {
+        if !self.run.program.sets_shmem() {
+            return;
+        }
+        if let Some(folios) = &result.folios {
+            self.folios.clone_from(folios);
+        }
+        let model = self.replay.cached_folios();
+        self.verdict.count(Aspect::Cached, self.folios.len() as u64);
+        if model != self.folios {
+            let (kernel, model) = (CachedFolio::text(&self.folios), CachedFolio::text(&model));
+            self.verdict.differ(Aspect::Cached, Location::page(step.slot, 0), kernel, model);
         }
     }
 

@@ -9,6 +9,7 @@ mod disk;
 mod hugetlb;
 mod khugepaged;
 mod locked;
+mod shmem;
 mod swap;
 
 use largefolio_mm::map::Madvice;
@@ -31,6 +32,8 @@ pub enum Topic {
     /// `MADV_COLLAPSE` of a file on disk, with writers.
     Disk,
     DiskKhugepaged,
+    /// Shared memory in large folios.
+    Shmem,
     Hugetlb,
     Swap,
     /// mlock, with fork, copy-on-write, collapse and pins.
@@ -53,7 +56,7 @@ impl Topic {
         } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
             // 64K pages: one 512M PMD range fills the window.
             NR_PAGES_MAX
-        } else if highest == pmd || self.is_collapse() {
+        } else if highest == pmd || self.has_own_file() {
             let halves = if self == Self::Khugepaged { 7 } else { 5 };
             pmd.nr_pages() * halves / 2
         } else {
@@ -61,8 +64,12 @@ impl Topic {
         }
     }
 
-    const fn is_collapse(self) -> bool {
-        matches!(self, Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged)
+    /// Whether programs have a file of their own, and work on PMD ranges.
+    const fn has_own_file(self) -> bool {
+        matches!(
+            self,
+            Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged | Self::Shmem
+        )
     }
 
     const fn is_scanned(self) -> bool {
@@ -106,6 +113,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         Topic::Khugepaged => generator.map_first_blocks(),
         topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
         Topic::Swap => generator.map_first_to_swap(),
+        Topic::Shmem => generator.map_first_of_shmem(),
         Topic::Cow | Topic::Locked | Topic::Collapse | Topic::Hugetlb => {
             generator.map_first_areas();
         }
@@ -117,6 +125,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Swap => generator.swap_step(),
+            Topic::Shmem => generator.shmem_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
             topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.disk_step(topic),
         }
@@ -147,7 +156,7 @@ impl Generator {
         let orders = if huge.is_some() { Vec::new() } else { orders.clone() };
         let sizes_kib = orders.iter().copied().map(kib).collect();
         let mut rng = Rng::new(seed);
-        let own_file = topic.is_collapse().then(|| {
+        let own_file = topic.has_own_file().then(|| {
             if topic.is_on_disk() {
                 disk::own_file(&mut rng, pmd)
             } else {
@@ -157,16 +166,25 @@ impl Generator {
         let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
         let is_limited = *topic == Topic::Swap;
         let limit = is_limited.then(|| swap::limit(&mut rng, *page, nr_pages));
-        let steps = Vec::new();
-        let program =
-            ProcessProgram { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps };
+        let shmem = (*topic == Topic::Shmem).then(|| shmem::settings(&mut rng, *page));
+        let program = ProcessProgram {
+            seed,
+            nr_pages,
+            sizes_kib,
+            own_file,
+            huge,
+            khugepaged,
+            limit,
+            shmem,
+            steps: Vec::new(),
+        };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
         let mut living = [const { None }; NR_SLOTS];
         living[0] = Some(Areas::new(nr_pages));
         // Add neighbours of two and four pages, even if no folio size is enabled for them.
         let mut orders = orders;
         orders.extend([Order::new(1), Order::new(2)]);
-        if topic.is_collapse() {
+        if topic.has_own_file() {
             orders.extend([pmd; 3]);
         }
         let is_writer = [false; NR_SLOTS];

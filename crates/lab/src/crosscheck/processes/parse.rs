@@ -4,6 +4,7 @@ use super::limit::{SwapNumbers, lists_of};
 use super::program::{ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, PageRange, slot_of};
 use super::run::{MapcountChange, PageChange, ProgramRun, Programs, StepResult};
+use super::shmem::CachedFolio;
 use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
 use super::world::{MappedPage, PageState, PoolState};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
@@ -67,6 +68,7 @@ impl StepResult {
                     _ => None,
                 };
             }
+            ["o", ref folios @ ..] => self.folios = Some(CachedFolio::all_of(folios)?),
             ["g", free, reserved, surplus] => {
                 let number = |word| number_to(u64::MAX, word);
                 self.pool = Some(PoolState {

@@ -25,6 +25,7 @@ use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
 use super::limit::Limit;
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
+use super::shmem::ShmemSettings;
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,6 +39,7 @@ pub struct ProcessProgram {
     pub huge: Option<HugePages>,
     pub(super) khugepaged: Option<ScanLimits>,
     pub(super) limit: Option<Limit>,
+    pub(super) shmem: Option<ShmemSettings>,
     pub(super) steps: Vec<ProcessStep>,
 }
 
@@ -114,6 +116,12 @@ pub(super) enum ProcessOp {
     /// `pwrite` to the program's own file, one call per page.
     Put(PageRange),
     Sync,
+    /// `pwrite` of all these pages of the program's own file by one call.
+    Fill(PageRange, FillStart),
+    /// `ftruncate` of the program's own file to this many pages.
+    Size(u64),
+    /// `fallocate` of these pages of the program's own file.
+    Reserve(PageRange),
     Protect(PageRange, Prot),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.
     Advise(PageRange, Madvice),
@@ -133,6 +141,14 @@ pub(super) struct LockAll {
     pub(super) kind: Lock,
     pub(super) now: bool,
     pub(super) later: bool,
+}
+
+/// Where a write of several pages begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FillStart {
+    Page,
+    /// In the middle of the first page; it ends in the middle of the page after the last.
+    Middle,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,6 +282,10 @@ impl fmt::Display for ProcessOp {
             Self::Close => write!(f, "close"),
             Self::Put(pages) => write!(f, "put {pages}"),
             Self::Sync => write!(f, "sync"),
+            Self::Fill(pages, FillStart::Page) => write!(f, "fill {pages}"),
+            Self::Fill(pages, FillStart::Middle) => write!(f, "fill {pages} h"),
+            Self::Size(nr_pages) => write!(f, "size {nr_pages}"),
+            Self::Reserve(pages) => write!(f, "reserve {pages}"),
             Self::Free(pages) => write!(f, "free {pages}"),
             Self::Cold(pages) => write!(f, "cold {pages}"),
             Self::Pageout(pages) => write!(f, "pageout {pages}"),
@@ -304,6 +324,9 @@ impl fmt::Display for ProcessProgram {
         let sizes: Vec<String> = self.sizes_kib.iter().map(u64::to_string).collect();
         let sizes = if sizes.is_empty() { "-".to_owned() } else { sizes.join(",") };
         write!(f, "program {} pages={} sizes={sizes}", self.seed, self.nr_pages)?;
+        if let Some(shmem) = &self.shmem {
+            write!(f, " {shmem}")?;
+        }
         if let Some(OwnFile { kind, nr_pages }) = self.own_file {
             write!(f, " {}={nr_pages}", kind.name())?;
         }
@@ -335,6 +358,7 @@ impl ProcessStep {
             ("open", _) => ProcessOp::Open,
             ("close", _) => ProcessOp::Close,
             ("sync", _) => ProcessOp::Sync,
+            ("size", [pages, ..]) => ProcessOp::Size(number_to(NR_PAGES_MAX, pages)?),
             ("pin", [page, ..]) => ProcessOp::Pin(number_to(NR_PAGES_MAX - 1, page)?),
             (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
                 ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
@@ -374,6 +398,9 @@ impl ProcessOp {
             "lock" => Self::Lock(pages, lock_of(how)),
             "load" => Self::Load(pages),
             "put" => Self::Put(pages),
+            "fill" if how.contains('h') => Self::Fill(pages, FillStart::Middle),
+            "fill" => Self::Fill(pages, FillStart::Page),
+            "reserve" => Self::Reserve(pages),
             "protect" if how.contains('w') => Self::Protect(pages, Prot::READ_WRITE),
             "protect" if how.contains('r') => Self::Protect(pages, Prot::READ),
             "protect" => Self::Protect(pages, Prot::NONE),
@@ -390,7 +417,10 @@ impl ProcessProgram {
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
         let khugepaged = rest.iter().find_map(limits).transpose()?;
         let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
-        let is_own = |word: &&str| limits(word).is_none() && Limit::of(word).is_none();
+        let shmem = rest.iter().find_map(|word| ShmemSettings::of(word)).transpose()?;
+        let is_own = |word: &&str| {
+            limits(word).is_none() && Limit::of(word).is_none() && ShmemSettings::of(word).is_none()
+        };
         let own: Vec<&str> = rest.iter().copied().filter(is_own).collect();
         let pairs = Pairs::of(&[*pages, *sizes]);
         let nr_pages = window_of(pairs.get("pages").ok_or("a program needs pages=")?)?;
@@ -406,7 +436,13 @@ impl ProcessProgram {
             _ => return unknown(fields),
         };
         let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, steps })
+        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, shmem, steps })
+    }
+
+    /// Whether it sets the folio sizes of shared memory.
+    #[must_use]
+    pub const fn sets_shmem(&self) -> bool {
+        self.shmem.is_some()
     }
 
     #[must_use]

@@ -9,6 +9,7 @@ use largefolio_mm::collapse::Errno;
 use largefolio_mm::core::observed::Observed;
 use largefolio_mm::fault;
 use largefolio_mm::hugetlb::HugePool;
+use largefolio_mm::io::{Fallocate, FileSize};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, PteFlags};
@@ -17,7 +18,7 @@ use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::rules::shmem::ShmemEnabled;
-use largefolio_mm::units::{AddrRange, GroupId, MappingId, MmId, Vaddr, Vpn};
+use largefolio_mm::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
 
@@ -25,7 +26,7 @@ use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
 use super::limit::{SWAP_BYTES, SwapNumbers};
 use super::program::{
-    AreaSource, FILE_PAGES, FileKind, LockAll, OwnFile, OwnMapping, ProcessOp, ProcessProgram,
+    AreaSource, FILE_PAGES, FileKind, FillStart, LockAll, OwnFile, OwnMapping, ProcessOp, ProcessProgram,
     ProcessStep,
 };
 use super::range::{NR_SLOTS, PageRange};
@@ -112,6 +113,9 @@ impl ProgramReplay {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
         rules.io_bytes = DISK_IO_BYTES;
+        if let Some(shmem) = &program.shmem {
+            shmem.apply(&mut rules);
+        }
         if let Some(limits) = program.khugepaged {
             limits.apply(&mut rules);
         }
@@ -198,7 +202,10 @@ impl ProgramReplay {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
-            ProcessOp::Punch(range) => self.punch(range),
+            ProcessOp::Punch(_)
+            | ProcessOp::Fill(..)
+            | ProcessOp::Size(_)
+            | ProcessOp::Reserve(_) => self.change_own(step.op),
             ProcessOp::Pin(page) => self.pin(mm, page),
             ProcessOp::Unpin => {
                 let pin = self.pins.pop_front().ok_or(EAGAIN)?;
@@ -283,10 +290,32 @@ impl ProgramReplay {
         self.is_idle = true;
     }
 
-    fn punch(&mut self, range: PageRange) -> Result<(), u32> {
+    /// Changes the program's own file by one call.
+    fn change_own(&mut self, op: ProcessOp) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
         let page = self.memory.rules().page.bytes();
-        self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+        let bytes =
+            |range: PageRange| ByteRange { pos: range.first * page, len_bytes: range.nr * page };
+        match op {
+            ProcessOp::Punch(range) => {
+                self.memory.punch_hole(own.file, range.first * page, range.nr * page);
+            }
+            ProcessOp::Size(nr_pages) => self.memory.truncate(own.file, nr_pages * page),
+            ProcessOp::Reserve(range) => {
+                let (what, size) = (Fallocate::Allocate, FileSize::Grows);
+                self.memory.fallocate(own.file, bytes(range), what, size);
+            }
+            ProcessOp::Fill(range, start) => {
+                let mut data = vec![0; (range.nr * page) as usize];
+                for (value, piece) in self.values().zip(data.chunks_mut(page as usize)) {
+                    piece[..size_of::<u32>()].copy_from_slice(&value.to_le_bytes());
+                }
+                let from = if start == FillStart::Middle { page / 2 } else { 0 };
+                let pos = range.first * page + from;
+                self.memory.write_file(own.open, pos, &data).map_err(|_| ENOMEM)?;
+            }
+            _ => unreachable!("handled by step"),
+        }
         Ok(())
     }
 

@@ -6,6 +6,7 @@ use super::khugepaged::Scan;
 use super::limit::SwapNumbers;
 use super::program::ProcessProgram;
 use super::range::PageRange;
+use super::shmem::CachedFolio;
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
 use super::world::{PageState, PoolState, World};
 
@@ -41,6 +42,8 @@ pub(super) struct StepResult {
     pub(super) nr_cached: Option<u64>,
     /// Cached pages in PMD-sized folios; recorded together with [`Self::nr_cached`].
     pub(super) nr_huge: Option<u64>,
+    /// The cached folios of the program's own file in memory, if they changed.
+    pub(super) folios: Option<Vec<CachedFolio>>,
     pub(super) pool: Option<PoolState>,
     pub(super) swap: Option<SwapNumbers>,
     pub(super) counts: Vec<(u64, u32)>,

@@ -6,12 +6,14 @@
 //! Invariants:
 //! - W1: the earlier settings are restored when [`CowRecorder`] or a run is dropped or this process
 //!   ends ([`largefolio_linux::setting`]): per-size THP controls, two times of khugepaged, the hugetlb pool,
-//!   and, if programs wake khugepaged, its limits and `shmem_enabled`.
+//!   and, if programs wake khugepaged, its limits and `shmem_enabled`; for programs about shared
+//!   memory, `shmem_enabled` and that of each size.
 //! - W2: the global THP setting is not changed.
 //! - W3: if another process changed a setting during a run, the result reports it, because the run
 //!   then proves nothing.
 
 use std::fs;
+use std::path::PathBuf;
 
 use super::error::CrosscheckError;
 use super::facts::{Facts, Thp, first_cpu};
@@ -19,8 +21,9 @@ use super::pool::PoolNeed;
 use super::probe::{self, ProbeEnd};
 use super::settings::{SettingChange, Settings};
 use super::tracefs;
+use crate::crosscheck::processes::ProcessProgram;
 use largefolio_linux::mount::Detached;
-use largefolio_linux::proc::thp::{control, setting};
+use largefolio_linux::proc::thp::{control, of_size, setting};
 use largefolio_linux::setting::{Setting, thp};
 use largefolio_linux::signals::Signals;
 use largefolio_linux::tracefs::Instance;
@@ -29,13 +32,41 @@ use largefolio_linux::tracefs::Instance;
 /// the global file, which is also checked.
 const IN_BASE_PAGES: [&str; 3] = ["never", "deny", "inherit"];
 
-/// How the programs use khugepaged.
+/// Which settings the probe changes itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Khugepaged {
-    /// It sleeps all the time.
-    Asleep,
-    /// Program steps wake it.
-    Woken,
+pub enum Sets {
+    /// None. khugepaged sleeps all the time.
+    Nothing,
+    /// khugepaged's, because program steps wake it.
+    Khugepaged,
+    /// The folio sizes of shared memory.
+    Shmem,
+}
+
+impl Sets {
+    #[must_use]
+    pub fn of(programs: &[ProcessProgram]) -> Self {
+        if programs.iter().any(ProcessProgram::wakes_khugepaged) {
+            Self::Khugepaged
+        } else if programs.iter().any(ProcessProgram::sets_shmem) {
+            Self::Shmem
+        } else {
+            Self::Nothing
+        }
+    }
+
+    /// Returns the files of the settings.
+    fn paths(self) -> Result<Vec<PathBuf>, CrosscheckError> {
+        Ok(match self {
+            Self::Nothing => Vec::new(),
+            Self::Khugepaged => LIMITS.iter().map(|name| setting(name)).collect(),
+            Self::Shmem => {
+                let of_size = |kib: u64| of_size(kib, "shmem_enabled");
+                let sizes = thp::shmem_sizes_kib()?.into_iter().map(of_size);
+                sizes.chain([setting("shmem_enabled")]).collect()
+            }
+        })
+    }
 }
 
 /// Settings of khugepaged that the probe changes for a program.
@@ -53,7 +84,7 @@ pub struct CowRecorder {
     place: Detached,
     _asleep: [Setting; 2],
     events: Option<Instance>,
-    _limits: Vec<Setting>,
+    _held: Vec<Setting>,
     /// The settings before, with khugepaged asleep.
     settings: Settings,
 }
@@ -65,15 +96,11 @@ pub struct CowRun {
 }
 
 impl CowRecorder {
-    /// Disables khugepaged; `command` is the command line to repeat as root.
+    /// Disables khugepaged, and holds the settings that the probe changes. `command` is the command line to repeat as root.
     ///
     /// # Errors
     /// Not root, no THP for advised areas, or a setting that cannot be changed.
-    pub fn new(
-        facts: &Facts,
-        khugepaged: Khugepaged,
-        command: &str,
-    ) -> Result<Self, CrosscheckError> {
+    pub fn new(facts: &Facts, sets: Sets, command: &str) -> Result<Self, CrosscheckError> {
         if !facts.is_root {
             return Err(CrosscheckError::NotRoot(command.to_owned()));
         }
@@ -91,15 +118,11 @@ impl CowRecorder {
         let path = place.path().join("cow");
         probe::install_cow(&path).map_err(CrosscheckError::file(&path))?;
         let asleep = thp::send_khugepaged_to_sleep()?;
-        let (mut events, mut limits) = (None, Vec::new());
-        if khugepaged == Khugepaged::Woken {
-            events = Some(tracefs::instance()?);
-            for name in LIMITS {
-                limits.push(Setting::hold(&setting(name))?);
-            }
-        }
+        let events = (sets == Sets::Khugepaged).then(tracefs::instance).transpose()?;
+        let held =
+            sets.paths()?.iter().map(|path| Setting::hold(path)).collect::<Result<_, _>>()?;
         let settings = Settings::now();
-        Ok(Self { signals, place, _asleep: asleep, events, _limits: limits, settings })
+        Ok(Self { signals, place, _asleep: asleep, events, _held: held, settings })
     }
 
     /// Runs programs with exactly these folio sizes enabled for advised areas, and with this

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use largefolio_lab::crosscheck::processes::{ProcessProgram, ProgramOptions, Topic, generate};
 use largefolio_lab::crosscheck::record::Facts;
-use largefolio_lab::crosscheck::record::cow::{CowRecorder, Khugepaged};
+use largefolio_lab::crosscheck::record::cow::{CowRecorder, Sets};
 use largefolio_lab::crosscheck::record::pool::PoolNeed;
 use largefolio_lab::crosscheck::result::{CowCheck, CowResult, GROUP, groups};
 use largefolio_mm::hugetlb;
@@ -97,6 +97,29 @@ pub(super) struct CollapseArgs {
     disk: bool,
 }
 
+/// Check shared memory in large folios against the running kernel
+///
+/// Random programs of one to four processes share a memfd or a file on a tmpfs, shared anonymous
+/// memory and System V segments. Each program sets `shmem_enabled`, its tmpfs's option `huge=` and
+/// some sizes' `shmem_enabled`. It stores, writes, allocates (fallocate), punches holes and changes
+/// the file's size, and the programs run in lockstep on the kernel and in the model. After each
+/// step, every page (as in `crosscheck cow`) and all cached folios of the file must match. Needs
+/// root. The settings apply to the whole machine while a program runs; folio restores them
+/// afterwards, and it keeps khugepaged asleep.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio-lab crosscheck shared                         400 programs, each with its settings
+  sudo folio-lab crosscheck shared --programs 5000 --seed 7
+  sudo folio-lab crosscheck shared --from mine.txt         your own programs
+  folio-lab crosscheck shared --programs 10 --print > mine.txt
+
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
+pub(super) struct SharedArgs {
+    #[command(flatten)]
+    programs: ProgramsArgs,
+}
+
 /// The programs and their rules.
 #[derive(Args, Debug)]
 struct ProgramsArgs {
@@ -170,6 +193,12 @@ impl CollapseArgs {
     }
 }
 
+impl SharedArgs {
+    pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
+        self.programs.plan(Topic::Shmem, command_line)
+    }
+}
+
 impl CowPlan {
     pub(super) fn run(self, console: &mut Console) -> Result<Exit> {
         if self.is_printed {
@@ -178,10 +207,11 @@ impl CowPlan {
             return Ok(Exit::Done);
         }
         make(self.keep.as_deref())?;
-        let is_woken = self.programs.iter().any(ProcessProgram::wakes_khugepaged);
-        let khugepaged = if is_woken { Khugepaged::Woken } else { Khugepaged::Asleep };
-        let recorder =
-            CowRecorder::new(&self.facts, khugepaged, &again_as_root(&self.command_line))?;
+        let recorder = CowRecorder::new(
+            &self.facts,
+            Sets::of(&self.programs),
+            &again_as_root(&self.command_line),
+        )?;
         let nr_programs = self.programs.len();
         let mut result = CowResult::new(self.facts.release, nr_programs, self.command_line);
         let record = |text: &str, program: &ProcessProgram| {
@@ -279,6 +309,9 @@ impl ProgramsArgs {
             // The controls for anonymous memory do not apply to files.
             if matches!(topic, Topic::Disk | Topic::DiskKhugepaged) {
                 return Ok(vec![vec![pmd]]);
+            }
+            if topic == Topic::Shmem {
+                return Ok(vec![Vec::new()]);
             }
             if topic == Topic::Collapse {
                 return Ok(vec![Vec::new(), vec![pmd], vec![order(4)], all]);

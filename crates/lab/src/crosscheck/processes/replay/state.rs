@@ -1,5 +1,6 @@
 //! The model's state after a step: pages, files, areas and the machine.
 
+use largefolio_mm::mapping::tree::Entry;
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
 use largefolio_mm::rules::anon::Mapcount;
 use largefolio_mm::units::{MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
@@ -7,6 +8,7 @@ use largefolio_mm::view::statistics::{CountedBy, Smaps};
 
 use super::super::limit::SwapNumbers;
 use super::super::range::PageRange;
+use super::super::shmem::CachedFolio;
 use super::super::statistics::MachineKib;
 use super::super::world::{MappedPage, PageState, World};
 use super::{BASE, ProgramReplay};
@@ -22,6 +24,16 @@ impl ProgramReplay {
             folios.map(|entry| entry.order.nr_pages()).sum()
         };
         Some((pages_from(Order::ZERO), pages_from(pmd)))
+    }
+
+    /// Returns the cached folios of the program's own file, if it is in memory. Those without data
+    /// yet are not among them: mincore does not show them.
+    pub(in super::super) fn cached_folios(&self) -> Vec<CachedFolio> {
+        let Some(own) = self.own.filter(|own| !own.is_on_disk) else { return Vec::new() };
+        let folios = &self.memory.core().folios;
+        let has_data = |entry: &Entry| folios.get(entry.folio).is_uptodate;
+        let folio = |entry: Entry| CachedFolio { first: entry.index.0, order: entry.order.get() };
+        self.memory.folios(own.file).filter(has_data).map(folio).collect()
     }
 
     pub(in super::super) fn world(&self) -> World {
