@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse};
-use crate::rules::shmem::{DenyCollapse, ShmemEnabled};
+use crate::rules::shmem::{DenyCollapse, ShmemEnabled, ShmemSizeMode};
 use crate::units::{MappingId, MmId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
@@ -53,10 +53,7 @@ impl Memory {
         };
         let mapping = self.core.mapping(self.open_file(open).mapping);
         if mapping.is_shmem {
-            return match initiator {
-                Initiator::Advice => !self.denies_collapse(),
-                Initiator::Khugepaged => self.shmem_allows(vma, mapping),
-            };
+            return self.shmem_allows(vma, mapping, initiator);
         }
         let is_on = match self.rules.anon.thp {
             Enabled::Always => true,
@@ -92,21 +89,31 @@ impl Memory {
         }
     }
 
-    /// Whether `deny` refuses even a collapse by advice (Q.1.1).
-    fn denies_collapse(&self) -> bool {
+    /// Whether the settings allow a collapse of shared memory (Q.3.3). Advice overrides
+    /// `shmem_enabled`, but not the PMD size's own control.
+    fn shmem_allows(&self, vma: &Vma, mapping: &Mapping, initiator: Initiator) -> bool {
         let rules = &self.rules.shmem;
-        rules.enabled == ShmemEnabled::Deny && rules.deny == DenyCollapse::Refused
-    }
-
-    /// Differs: the PMD size's own control is ignored.
-    fn shmem_allows(&self, vma: &Vma, mapping: &Mapping) -> bool {
-        match self.rules.shmem.setting(!mapping.is_unnamed()) {
-            ShmemEnabled::Never | ShmemEnabled::Deny => false,
-            ShmemEnabled::Advise => vma.advice.huge == HugeAdvice::Huge,
-            ShmemEnabled::WithinSize | ShmemEnabled::Always | ShmemEnabled::Force => true,
+        let setting = rules.setting(!mapping.is_unnamed());
+        let is_advised = vma.advice.huge == HugeAdvice::Huge;
+        let is_forced = initiator == Initiator::Advice;
+        if setting == ShmemEnabled::Deny && (!is_forced || rules.deny == DenyCollapse::Refused) {
+            return false;
+        }
+        let has_control = mapping.is_unnamed() && !vma.is_segment;
+        match rules.pmd_mode(self.rules.page) {
+            ShmemSizeMode::Never if has_control => false,
+            ShmemSizeMode::Always | ShmemSizeMode::WithinSize if has_control => true,
+            ShmemSizeMode::Advise if has_control => is_advised,
+            _ if is_forced => true,
+            _ => match setting {
+                ShmemEnabled::Never | ShmemEnabled::Deny => false,
+                ShmemEnabled::Advise => is_advised,
+                ShmemEnabled::WithinSize | ShmemEnabled::Always | ShmemEnabled::Force => true,
+            },
         }
     }
 
+    /// Differs: ignores the control of the PMD size.
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
         let mapping = self.core.mapping(file);
         !mapping.is_shmem

@@ -148,6 +148,7 @@ impl Memory {
             if let Some(entry) = self.core.find(file, PageIndex(at)) {
                 // Allocated before: zeroed now (Q.2.4).
                 self.zero_shmem(entry.folio);
+                self.core.set_dirty(entry.folio);
                 at = entry.end();
                 continue;
             }

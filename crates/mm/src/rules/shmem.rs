@@ -362,6 +362,12 @@ impl ShmemRules {
         }
     }
 
+    /// The control of the PMD size; kernels without controls have one that inherits.
+    #[must_use]
+    pub fn pmd_mode(&self, page: PageSize) -> ShmemSizeMode {
+        self.mode_of(page.pmd_order(), page)
+    }
+
     fn mode_of(&self, order: Order, page: PageSize) -> ShmemSizeMode {
         let otherwise = if order == page.pmd_order() { self.pmd } else { ShmemSizeMode::Never };
         if self.size_kib.is_empty() {

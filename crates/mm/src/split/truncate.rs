@@ -31,10 +31,14 @@ impl Memory {
     pub fn truncate(&mut self, file: MappingId, size_bytes: u64) {
         let mapping = self.core.mapping_mut(file);
         let old_bytes = std::mem::replace(&mut mapping.size_bytes, size_bytes);
-        let disk = mapping.disk;
+        let (disk, is_zero_filled) = (mapping.disk, mapping.is_zero_filled);
         let mut has_zeroed = false;
         if size_bytes > old_bytes {
             self.add_hole(file, ByteRange { pos: old_bytes, len_bytes: size_bytes - old_bytes });
+            // Folios of shared memory past the old end are part of the file now (Q.4.3).
+            if is_zero_filled {
+                return;
+            }
             has_zeroed = self.zero_tail(file, old_bytes);
             self.write_beyond(file, old_bytes, size_bytes);
         } else if disk.new_end == NewEnd::ZeroedFirst {
