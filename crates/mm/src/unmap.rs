@@ -150,6 +150,9 @@ impl Memory {
             self.core.pmd_to_ptes(id, mm);
             self.space_mut(mm).table.split_pmd(vpn);
         } else {
+            if leaf.flags.contains(PteFlags::DIRTY) {
+                self.core.set_dirty(id);
+            }
             self.space_mut(mm).table.clear_pmd(vpn);
             self.core.remove_pmd(id, mm);
         }

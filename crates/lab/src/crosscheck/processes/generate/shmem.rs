@@ -54,7 +54,7 @@ impl Generator {
             32..46 => self.fill(slot),
             46..53 => self.punch(slot),
             53..60 => self.resize(slot),
-            60..65 => self.reserve(slot),
+            60..65 if self.reserves() => self.reserve(slot),
             65..72 => self.on_range(slot, |rng, range| {
                 let advice = [Madvice::Hugepage, Madvice::Hugepage, Madvice::Nohugepage];
                 ProcessOp::Advise(range, advice[rng.below(3) as usize])
@@ -64,13 +64,19 @@ impl Generator {
                 let prots = [Prot::READ, Prot::READ_WRITE];
                 ProcessOp::Protect(range, prots[rng.below(2) as usize])
             }),
-            77..80 => self.collapse(slot),
+            77..80 if !self.reserves() => self.collapse(slot),
             80..84 => self.fork(slot, alive.len()),
             84..86 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
             86..90 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             90..92 => self.remap(slot),
             _ => self.map_shmem(slot),
         }
+    }
+
+    /// Whether the program calls fallocate rather than `MADV_COLLAPSE`: a collapse that finds an
+    /// allocated but unwritten PMD folio maps it as it is, with whatever the memory held before.
+    fn reserves(&self) -> bool {
+        self.program.seed.is_multiple_of(2)
     }
 
     fn map_shmem(&mut self, slot: usize) {
