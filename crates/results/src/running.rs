@@ -263,12 +263,13 @@ mod tests {
             ("khugepaged.scan_sleep_millisecs", "4294967295"),
             ("thp.shmem_enabled", "within_size"),
             ("thp.shmem_enabled", "force"),
+            ("thp.64K.shmem", "within_size"),
             ("readahead.vda", "8192"),
         ] {
             let edit = edit(setting, value).unwrap();
             assert!(Kernel::parse(&format!("6.18+{edit}")).is_ok(), "{setting}: {edit}");
         }
-        for setting in ["thp.64K.shmem", "khugepaged.pages_to_scan", "vm.swappiness"] {
+        for setting in ["thp.64K.stats", "khugepaged.pages_to_scan", "vm.swappiness"] {
             assert_eq!(edit(setting, "always"), None, "{setting}");
         }
     }

@@ -8,7 +8,7 @@ use crate::mapping::{Mapping, tree};
 use crate::memory::Memory;
 use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse};
-use crate::rules::shmem::{DenyCollapse, ShmemEnabled, ShmemSizeMode};
+use crate::rules::shmem::{ShmemEnabled, ShmemSizeMode};
 use crate::units::{MappingId, MmId, Order};
 use crate::vma::{Backing, HugeAdvice, Vma};
 
@@ -96,7 +96,7 @@ impl Memory {
         let setting = rules.setting(!mapping.is_unnamed());
         let is_advised = vma.advice.huge == HugeAdvice::Huge;
         let is_forced = initiator == Initiator::Advice;
-        if setting == ShmemEnabled::Deny && (!is_forced || rules.deny == DenyCollapse::Refused) {
+        if setting == ShmemEnabled::Deny {
             return false;
         }
         let has_control = mapping.is_unnamed() && !vma.is_segment;

@@ -44,14 +44,12 @@ pub struct ShmemRules {
     /// `hugepages-<kB>kB/shmem_enabled` of other sizes, by size in KiB; `never` if absent.
     #[serde(default)]
     pub size_kib: BTreeMap<String, ShmemSizeMode>,
-    /// Folios of a write call or fallocate.
-    pub calls: ShmemCalls,
+    /// Sizes that a filesystem's setting allows.
+    pub folios: ShmemFolios,
     /// Whether a folio that a fault makes must fit the area.
     pub area: ShmemArea,
     /// Which file size `within_size` compares with.
     pub within: WithinSize,
-    /// Whether `deny` also refuses `MADV_COLLAPSE`.
-    pub deny: DenyCollapse,
 }
 
 /// Q.1.1: `shmem_enabled`.
@@ -66,7 +64,7 @@ pub enum ShmemEnabled {
     WithinSize,
     /// Everywhere.
     Always,
-    /// Never, also on mounted filesystems.
+    /// Never, also on mounted filesystems and for `MADV_COLLAPSE`.
     Deny,
     /// Everywhere, also on mounted filesystems.
     Force,
@@ -112,16 +110,19 @@ pub enum ShmemSizeMode {
     Never,
 }
 
-/// Q.2.2: folios of a write call or fallocate.
+/// Q.2.2: sizes that a filesystem's setting allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum ShmemCalls {
+pub enum ShmemFolios {
     /// \[..6.13\] the PMD size.
     PmdOnly,
-    /// \[6.14 .. 6.16\] the largest aligned size that the rest of the call fills.
+    /// \[6.14 .. 6.16\] the PMD size in faults; in write calls and fallocate the largest aligned
+    /// size that the rest of the call fills, and smaller ones.
     ByLength,
-    /// \[6.17+\] the largest size that is possible, up to the PMD size.
-    AllSizes,
+    /// \[6.17 .. 7.2\] the PMD size in faults, every size in calls.
+    AllInCalls,
+    /// \[7.3+\] every size.
+    All,
 }
 
 /// Q.2.1: a fault whose folio would leave the area, or has another offset in the file.
@@ -142,16 +143,6 @@ pub enum WithinSize {
     Before,
     /// \[6.12+\] the size after it.
     After,
-}
-
-/// Q.1.1: `MADV_COLLAPSE` while `shmem_enabled` is `deny`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DenyCollapse {
-    /// Collapses anyway, as with `never`.
-    Ignored,
-    /// Is refused.
-    Refused,
 }
 
 /// What needs an absent page of shared memory.
@@ -203,10 +194,9 @@ impl ShmemRules {
             sizes: ShmemSizes::PerSize,
             pmd: ShmemSizeMode::Inherit,
             size_kib: BTreeMap::new(),
-            calls: ShmemCalls::AllSizes,
+            folios: ShmemFolios::AllInCalls,
             area: ShmemArea::Fits,
             within: WithinSize::After,
-            deny: DenyCollapse::Refused,
         }
     }
 
@@ -283,12 +273,12 @@ impl ShmemRules {
     ///
     /// ```
     /// use largefolio_mm::rules::shmem::{
-    ///     ShmemCalls, ShmemEnabled, ShmemPage, ShmemRules, ShmemUser,
+    ///     ShmemEnabled, ShmemFolios, ShmemPage, ShmemRules, ShmemUser,
     /// };
     /// use largefolio_mm::units::{Order, PageIndex, PageSize};
     ///
-    /// let (enabled, calls) = (ShmemEnabled::Always, ShmemCalls::ByLength);
-    /// let rules = ShmemRules { enabled, calls, ..ShmemRules::stock() };
+    /// let (enabled, folios) = (ShmemEnabled::Always, ShmemFolios::ByLength);
+    /// let rules = ShmemRules { enabled, folios, ..ShmemRules::stock() };
     /// let write = |end| {
     ///     let user = ShmemUser::Call { end };
     ///     let index = PageIndex(16);
@@ -314,16 +304,16 @@ impl ShmemRules {
     fn of_filesystem(&self, of: ShmemPage, page: PageSize, max: Order) -> Orders {
         let pmd = page.pmd_order();
         let pmd_only = if pmd <= max { Orders::NONE.with(pmd) } else { Orders::NONE };
-        let by_user = match (of.user, self.calls) {
-            (ShmemUser::Call { end }, ShmemCalls::ByLength) => {
+        let all = Orders::ALL.below(max.raised(1)).without_base();
+        let by_user = match (of.user, self.folios) {
+            (ShmemUser::Call { end }, ShmemFolios::ByLength) => {
                 filled_by(of, end, page, max).unwrap_or(Orders::NONE)
             }
-            (ShmemUser::Call { .. }, ShmemCalls::AllSizes) => {
-                Orders::ALL.below(max.raised(1)).without_base()
-            }
+            (ShmemUser::Call { .. }, ShmemFolios::AllInCalls) | (_, ShmemFolios::All) => all,
             _ => pmd_only,
         };
-        let advised = if of.user.advice() == HugeAdvice::Huge { pmd_only } else { Orders::NONE };
+        let is_advised = of.user.advice() == HugeAdvice::Huge;
+        let advised = if is_advised { by_user } else { Orders::NONE };
         match self.setting(of.is_mounted) {
             ShmemEnabled::Deny | ShmemEnabled::Never => Orders::NONE,
             ShmemEnabled::Force => pmd_only,

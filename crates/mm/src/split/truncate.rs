@@ -192,6 +192,10 @@ impl Memory {
         if (from, to) == (start, end) {
             return Partial::Split;
         }
+        if self.core.mapping(gone.file).is_zero_filled {
+            // Zeroes are stored to it (Q.4.1).
+            self.core.set_dirty(entry.folio);
+        }
         let folio = self.core.folios.get(entry.folio).clone();
         self.core.ram.zero_bytes(folio.pfn, from - start, to - start);
         let mapping = self.core.mapping(gone.file);

@@ -86,19 +86,11 @@ impl Settings {
                 }
             }
         }
-        for name in sizes.into_iter().map(|size| format!("{size}.shmem")) {
-            let value = facts.settings.get(&name);
-            if let Some(value) =
-                value.filter(|value| !["never", "inherit"].contains(&value.as_str()))
-            {
-                self.no_rule(format!("{name}={value}"));
-            }
-        }
-        // khugepaged follows the setting (H.6.5); faults and writes of shared memory do not (A.7.3).
-        let shmem = facts.settings.get("thp.shmem_enabled");
-        if let Some(value) = shmem.filter(|value| !["never", "deny"].contains(&value.as_str())) {
-            let what = format!("thp.shmem_enabled={value} in faults");
-            self.gap(GapKind::Setting, what, "as if never");
+        for (bytes, size) in facts.sizes.iter().zip(sizes) {
+            let usual = if *bytes == page * page / 8 { "inherit" } else { "never" };
+            let name = format!("{size}.shmem");
+            let value = facts.settings.get(&name).filter(|value| *value != usual);
+            self.edits.extend(value.and_then(|value| edit(&name, value)));
         }
         for (name, assumed) in ASSUMED {
             if let Some(value) = facts.settings.get(name).filter(|value| *value != assumed) {
@@ -168,7 +160,9 @@ impl Settings {
             self.gap(GapKind::Setting, "swap space on zram and on disks", "all of it is on a disk");
         }
         for (point, huge) in &facts.huge_tmpfs {
-            self.no_rule(format!("huge={huge} of {}", point.display()));
+            let what = format!("huge={huge} of {}", point.display());
+            let remedy = format!("never; +tmpfs-huge={huge} sets it for every tmpfs");
+            self.gap(GapKind::Setting, what, remedy);
         }
         if facts.nr_nodes > 1 {
             self.gap(GapKind::Setting, format!("{} NUMA nodes", facts.nr_nodes), "one node");
@@ -308,16 +302,20 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
         }
         "vm.dirty_background_ratio" => format!("reclaim.dirty_background_ratio={value}"),
         "vm.compaction_proactiveness" => format!("reclaim.compaction_proactiveness={value}"),
-        "thp.shmem_enabled" => format!("shmem-collapse={}", shmem(value)),
+        "thp.shmem_enabled" => format!("shmem={}", value.replace('_', "-")),
         _ => {
             if setting.starts_with("readahead.") {
                 return Some(format!("readahead={value}K"));
             }
             let size = setting.strip_prefix("thp.")?;
-            if !size.starts_with(|first: char| first.is_ascii_digit()) || size.contains('.') {
+            if !size.starts_with(|first: char| first.is_ascii_digit()) {
                 return None;
             }
-            format!("anon-{size}={value}")
+            match size.split_once('.') {
+                Some((size, "shmem")) => format!("shmem-{size}={}", value.replace('_', "-")),
+                Some(_) => return None,
+                None => format!("anon-{size}={value}"),
+            }
         }
     })
 }
@@ -325,16 +323,6 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
 /// Returns khugepaged's pause in milliseconds, at least 1: the model's clock has no shorter one.
 fn pause(value: &str) -> Option<u32> {
     Some(value.parse::<u32>().ok()?.max(1))
-}
-
-/// Returns `shmem_enabled` as khugepaged interprets it.
-fn shmem(value: &str) -> &str {
-    match value {
-        "within_size" => "within-size",
-        "deny" => "never",
-        "force" => "always",
-        value => value,
-    }
 }
 
 #[cfg(test)]

@@ -101,13 +101,13 @@ fn settings_without_a_rule_and_unread_ones_are_gaps_of_this_kernel() {
     let this = This::below(dir.path());
     assert_eq!(this.named("6.12").unwrap().gaps, [], "this kernel was not asked for");
     let named = this.named("this").unwrap();
+    assert!(named.name.contains("+shmem=always"), "{}", named.name);
+    assert!(named.name.contains("+shmem-64K=always"), "{}", named.name);
     assert_eq!(
         gaps(&named, GapKind::Setting),
         [
-            "thp.64K.shmem=always -> ignored",
-            "thp.shmem_enabled=always in faults -> as if never",
             "vm.swappiness=10 -> as if 60",
-            "huge=always of /t -> ignored",
+            "huge=always of /t -> never; +tmpfs-huge=always sets it for every tmpfs",
             "2 NUMA nodes -> one node",
         ]
     );
