@@ -15,7 +15,7 @@ pub use advise::Madvice;
 use crate::mapping::Mapping;
 use crate::mapping::gate::TextBusy;
 use crate::memory::Memory;
-use crate::placement::{self, Want};
+use crate::placement::{self, Congruence, Want};
 use crate::rules::Placement;
 use crate::rules::anon::MapStack;
 use crate::rules::shmem::ShmemEnabled;
@@ -290,23 +290,26 @@ impl Memory {
         (backing, sharing): (Backing, Sharing),
         nr_pages: u64,
     ) -> Result<Vpn, MapError> {
-        let pmd = self.rules.page.pmd_order();
+        let page = self.rules.page;
+        let pmd = page.pmd_order();
         let congruent_to = match backing {
             Backing::Anon if sharing == Sharing::Shared => {
-                (self.rules.shmem.may_be_huge() && nr_pages >= pmd.nr_pages()).then_some(0)
+                let order = self.rules.shmem.placed_order(page, self.rules.max_pagecache_order());
+                let order = order.filter(|order| nr_pages >= order.nr_pages());
+                order.map(|order| Congruence { pgoff: 0, order })
             }
             Backing::File { open, pgoff } => {
                 let mapping = self.core.mapping(self.open_file(open).mapping);
                 let spans = placement::spans_pmd(pgoff, nr_pages, pmd);
                 let is_aligned = mapping.disk.places_aligned || self.places_shmem(mapping);
-                (is_aligned && spans).then_some(pgoff)
+                (is_aligned && spans).then_some(Congruence { pgoff, order: pmd })
             }
             Backing::Hugetlb(_) => None,
             Backing::Anon => {
                 let is_aligned = self.rules.placement == Placement::LargeFilesAndAnon
                     && nr_pages > 0
                     && pmd.is_aligned(nr_pages);
-                is_aligned.then_some(0)
+                is_aligned.then_some(Congruence { pgoff: 0, order: pmd })
             }
         };
         let want = Want { nr_pages, congruent_to };

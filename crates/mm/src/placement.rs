@@ -20,24 +20,32 @@ const LOWEST: u64 = 1 << 16;
 pub struct Want {
     /// Length in base pages.
     pub nr_pages: u64,
-    /// Page offset to match, modulo the PMD size; `None` = any address.
-    pub congruent_to: Option<u64>,
+    /// What the address must match; `None` = any address.
+    pub congruent_to: Option<Congruence>,
+}
+
+/// An address congruent to a page offset.
+#[derive(Clone, Copy, Debug)]
+pub struct Congruence {
+    /// The page offset.
+    pub pgoff: u64,
+    /// Modulo this folio size: the PMD size, or a smaller one for shared memory (Q.3.2).
+    pub order: Order,
 }
 
 /// Finds the highest free place for `want`; `None` if there is none.
 #[must_use]
 pub fn find(areas: &VmaTree, page: PageSize, want: Want) -> Option<Vpn> {
-    let pmd = page.pmd_order();
-    if let Some(pgoff) = want.congruent_to
-        && let Some(place) = find_any(areas, page, want.nr_pages.checked_add(pmd.nr_pages())?)
+    if let Some(Congruence { pgoff, order }) = want.congruent_to
+        && let Some(place) = find_any(areas, page, want.nr_pages.checked_add(order.nr_pages())?)
     {
-        return Some(congruent_from(place, pgoff, pmd));
+        return Some(congruent_from(place, pgoff, order));
     }
     find_any(areas, page, want.nr_pages)
 }
 
-fn congruent_from(place: Vpn, pgoff: u64, pmd: Order) -> Vpn {
-    let mask = pmd.nr_pages() - 1;
+fn congruent_from(place: Vpn, pgoff: u64, order: Order) -> Vpn {
+    let mask = order.nr_pages() - 1;
     place.plus(pgoff.wrapping_sub(place.0) & mask)
 }
 

@@ -9,6 +9,7 @@ mod damaged;
 mod files;
 mod hugetlb;
 mod limited;
+mod shmem;
 mod swap;
 
 use std::collections::BTreeSet;
@@ -98,10 +99,11 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 
 /// Kinds of random programs, the known differences, and how many programs and kernels there are:
 /// far fewer mean that the test did not find the archives.
-const KINDS: [Kind; 4] = [
+const KINDS: [Kind; 5] = [
     ("collapse", collapse::is_known, (3_524, 10)),
     ("cow", |_, _| false, (3_220, 11)),
     ("hugetlb", |_, _| false, (1_300, 1)),
+    ("shmem", |_, _| false, (1_200, 10)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),
 ];
 
@@ -122,7 +124,7 @@ fn model_equals_the_recorded_kernels() {
 
 #[test]
 fn programs_are_read_back_as_written() {
-    let topics: [(Topic, &[u8]); 9] = [
+    let topics: [(Topic, &[u8]); 10] = [
         (Topic::Collapse, &[4, 9]),
         (Topic::Disk, &[9]),
         (Topic::Hugetlb, &[9]),
@@ -132,6 +134,7 @@ fn programs_are_read_back_as_written() {
         (Topic::Swap, &[9]),
         (Topic::Cow, &[2, 4]),
         (Topic::Locked, &[2, 4]),
+        (Topic::Shmem, &[]),
     ];
     let seeds = (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]);
     for (seed, page) in seeds {

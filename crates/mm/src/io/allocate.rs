@@ -64,11 +64,12 @@ impl Memory {
                 return;
             }
         }
-        if size == FileSize::Grows && end > old_bytes && what != Fallocate::PunchHole {
-            self.truncate(file, end);
-        }
+        // The pages come before the new size (Q.1.4).
         if what == Fallocate::Allocate && self.core.mapping(file).is_zero_filled {
             self.allocate_pages(file, self.pages_of(range), end);
+        }
+        if size == FileSize::Grows && end > old_bytes && what != Fallocate::PunchHole {
+            self.truncate(file, end);
         }
     }
 

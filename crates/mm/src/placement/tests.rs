@@ -54,7 +54,7 @@ fn a_congruent_place_is_congruent_and_inside_the_gap() {
         let pmd = page.pmd_order();
         let top = MMAP_BASE >> page.shift();
         for pgoff in [0, 1, 511, 512, 5000, (1 << 40) + 3] {
-            let want = Want { nr_pages: 700, congruent_to: Some(pgoff) };
+            let want = Want { nr_pages: 700, congruent_to: Some(Congruence { pgoff, order: pmd }) };
             let place = find(&VmaTree::new(), page, want).unwrap();
             assert!(pmd.is_aligned(place.0.wrapping_sub(pgoff)), "{page} {pgoff}");
             assert!(place.0 + 700 <= top && top - place.0 <= 700 + 2 * pmd.nr_pages());
@@ -66,7 +66,10 @@ fn a_congruent_place_is_congruent_and_inside_the_gap() {
 fn without_room_for_the_padding_any_place_will_do() {
     let mut areas = VmaTree::new();
     areas.insert(area(0, TOP - 600));
-    let want = Want { nr_pages: 590, congruent_to: Some(0) };
+    let want = Want {
+        nr_pages: 590,
+        congruent_to: Some(Congruence { pgoff: 0, order: PageSize::K4.pmd_order() }),
+    };
     assert_eq!(find(&areas, PageSize::K4, want), Some(Vpn(TOP - 590)));
 }
 

@@ -119,9 +119,9 @@ pub enum ShmemFolios {
     /// \[6.14 .. 6.16\] the PMD size in faults; in write calls and fallocate the largest aligned
     /// size that the rest of the call fills, and smaller ones.
     ByLength,
-    /// \[6.17 .. 7.2\] the PMD size in faults, every size in calls.
+    /// \[6.17 .. 6.19\] the PMD size in faults, every size in calls.
     AllInCalls,
-    /// \[7.3+\] every size.
+    /// \[7.0+\] every size.
     All,
 }
 
@@ -247,8 +247,29 @@ impl ShmemRules {
         matches!(self.setting(is_mounted), Advise | WithinSize | Always)
     }
 
-    /// Whether memory without a name may have PMD folios: khugepaged runs for it, and its
-    /// mappings are placed at aligned addresses.
+    /// The folio size for which the kernel places shared anonymous memory (Q.3.2): the largest
+    /// that a control allows, or the PMD size.
+    #[must_use]
+    pub fn placed_order(&self, page: PageSize, max: Order) -> Option<Order> {
+        use ShmemSizeMode::{Advise, Always, Inherit, WithinSize};
+        let is_on = self.enabled != ShmemEnabled::Never;
+        let has_control = |order: &Order| match self.mode_of(*order, page) {
+            Always | WithinSize | Advise => true,
+            Inherit => is_on,
+            ShmemSizeMode::Never => false,
+        };
+        let largest = || {
+            let orders = (MIN_LARGE_ORDER.get()..=max.get()).rev().map(Order::new);
+            orders.into_iter().find(has_control)
+        };
+        match self.enabled {
+            ShmemEnabled::Deny => None,
+            ShmemEnabled::Force => Some(page.pmd_order()),
+            _ => largest().or_else(|| is_on.then_some(page.pmd_order())),
+        }
+    }
+
+    /// Whether memory without a name may have PMD folios: khugepaged runs for it.
     #[must_use]
     pub const fn may_be_huge(&self) -> bool {
         match self.enabled {

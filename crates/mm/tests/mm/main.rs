@@ -7,5 +7,6 @@ mod anon;
 mod collapse;
 mod hugetlb;
 mod populate;
+mod shmem;
 mod source;
 mod writers;

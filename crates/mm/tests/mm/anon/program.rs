@@ -14,11 +14,15 @@ use largefolio_mm::rules::anon::{
 };
 use largefolio_mm::rules::collapse::{
     CollapseRules, CollapseSizes, DirtyFlush, DirtyRange, EmptyBlock, FileCollapse, Lazyfree,
-    ReadOnlyRange, SharedPtes, ShmemEnabled, ShortRequest, SwapPtes,
+    ReadOnlyRange, SharedPtes, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
     AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
     ReclaimRules, SplitParts, SwapDevice, SwapIn, ZapRule,
+};
+use largefolio_mm::rules::shmem::{
+    ShmemArea, ShmemEnabled, ShmemFolios, ShmemRules, ShmemSizeMode, ShmemSizes, TmpfsHuge,
+    WithinSize,
 };
 
 use crate::anon::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -227,6 +231,30 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
     anon
 }
 
+pub(crate) fn random_shmem(numbers: &mut Numbers) -> ShmemRules {
+    use ShmemEnabled::{Advise, Always, Deny, Force, Never, WithinSize};
+    let mut rules = ShmemRules {
+        enabled: numbers.pick(&[Never, Never, Advise, Always, WithinSize, Deny, Force]),
+        tmpfs: numbers.pick(&[TmpfsHuge::Never, TmpfsHuge::Always, TmpfsHuge::WithinSize]),
+        sizes: numbers.pick(&[ShmemSizes::PmdOnly, ShmemSizes::PerSize]),
+        folios: numbers.pick(&[
+            ShmemFolios::PmdOnly,
+            ShmemFolios::ByLength,
+            ShmemFolios::AllInCalls,
+            ShmemFolios::All,
+        ]),
+        area: numbers.pick(&[ShmemArea::Ignored, ShmemArea::Fits]),
+        within: numbers.pick(&[WithinSize::Before, WithinSize::After]),
+        ..ShmemRules::stock()
+    };
+    let modes = [ShmemSizeMode::Always, ShmemSizeMode::WithinSize, ShmemSizeMode::Inherit];
+    for kib in [8, 64] {
+        // Kernels without sizes have no such control.
+        let _ = rules.set_size(kib << 10, numbers.pick(&modes));
+    }
+    rules
+}
+
 pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers) {
     use FileCollapse::{DenyWrite, Exec, LargeFolios, Readers};
     let file = numbers.pick(&[
@@ -240,7 +268,6 @@ pub(crate) fn random_collapse(numbers: &mut Numbers) -> (CollapseRules, Writers)
     ]);
     let rules = CollapseRules {
         file,
-        shmem: numbers.pick(&[ShmemEnabled::Never, ShmemEnabled::Advise, ShmemEnabled::Always]),
         sizes: numbers.pick(&[CollapseSizes::PmdOnly, CollapseSizes::Enabled]),
         read_only: numbers.pick(&[ReadOnlyRange::Refused, ReadOnlyRange::Collapsed]),
         lazyfree: numbers.pick(&[Lazyfree::Refused, Lazyfree::Collapsed]),

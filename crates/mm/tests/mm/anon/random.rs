@@ -21,7 +21,7 @@ use crate::anon::machine::{Machine, addr};
 use crate::anon::naive::{File, Naive, Page, Source};
 use crate::anon::program::{
     FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config, random_reclaim,
-    random_regroup,
+    random_regroup, random_shmem,
 };
 use crate::anon::whim::Whim;
 use crate::anon::world::{PAGE, clear_rules};
@@ -107,12 +107,14 @@ impl Trio {
         let (anon, config) = random_config(&mut numbers);
         let (collapse, writers) = random_collapse(&mut numbers);
         let reclaim = random_reclaim(&mut numbers);
+        let shmem = random_shmem(&mut numbers);
         let bytes = Ram::new(PageSize::K4, config.ram_bytes);
         let mut machine = Machine::new(&anon, &config, reclaim, bytes);
         let mut twin = Machine::new(&anon, &config, reclaim, Ram::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
         let set_rules = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);
+            rules.shmem.clone_from(&shmem);
         };
         machine.memory.change_rules(set_rules);
         twin.memory.change_rules(set_rules);
