@@ -76,8 +76,8 @@ pub struct Mapping {
     /// Whether nothing is in storage: an absent page reads as zeroes, and a fault fills it with a
     /// zeroed folio (Q.2).
     pub is_zero_filled: bool,
-    /// Folios larger than the filesystem's maximum: made by collapse (H.3.1), or for shared memory
-    /// whose filesystem had no large folios when the file was made (Q.2.2).
+    /// Folios larger than the filesystem's maximum: made by collapse (H.3.1), or for shared memory if
+    /// its filesystem had no large folios when the file was made (Q.2.2).
     pub nr_collapsed: u64,
     /// Its filesystem's traits.
     pub disk: Disk,

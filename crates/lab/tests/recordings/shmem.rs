@@ -18,5 +18,5 @@ fn cached_folios_of_shared_memory_are_judged() {
 #[test]
 fn rules_of_another_kernel_are_told_apart() {
     largefolio_testkit::only_in_test_all!("replays these recordings");
-    assert_told_apart("shmem", [((6, 1), "6.12"), ((6, 16), "6.17"), ((7, 3), "6.18")], 5);
+    assert_told_apart("shmem", [((6, 1), "6.12"), ((6, 17), "6.18"), ((7, 3), "6.18")], 5);
 }

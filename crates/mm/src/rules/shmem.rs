@@ -116,10 +116,10 @@ pub enum ShmemSizeMode {
 pub enum ShmemFolios {
     /// \[..6.13\] the PMD size.
     PmdOnly,
-    /// \[6.14 .. 6.16\] the PMD size in faults; in write calls and fallocate the largest aligned
+    /// \[6.14 .. 6.17\] the PMD size in faults; in write calls and fallocate the largest aligned
     /// size that the rest of the call fills, and smaller ones.
     ByLength,
-    /// \[6.17 .. 6.19\] the PMD size in faults, every size in calls.
+    /// \[6.18, 6.19\] the PMD size in faults, every size in calls.
     AllInCalls,
     /// \[7.0+\] every size.
     All,

@@ -7,7 +7,7 @@
 //! - W1: the earlier settings are restored when [`CowRecorder`] or a run is dropped or this process
 //!   ends ([`largefolio_linux::setting`]): per-size THP controls, two times of khugepaged, the hugetlb pool,
 //!   and, if programs wake khugepaged, its limits and `shmem_enabled`; for programs about shared
-//!   memory, `shmem_enabled` and that of each size.
+//!   memory, every `shmem_enabled`.
 //! - W2: the global THP setting is not changed.
 //! - W3: if another process changed a setting during a run, the result reports it, because the run
 //!   then proves nothing.

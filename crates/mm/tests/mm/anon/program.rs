@@ -232,9 +232,9 @@ pub(crate) fn random_rules(numbers: &mut Numbers) -> AnonRules {
 }
 
 pub(crate) fn random_shmem(numbers: &mut Numbers) -> ShmemRules {
-    use ShmemEnabled::{Advise, Always, Deny, Force, Never, WithinSize};
+    use ShmemEnabled::{Advise, Always, Deny, Force, Never};
     let mut rules = ShmemRules {
-        enabled: numbers.pick(&[Never, Never, Advise, Always, WithinSize, Deny, Force]),
+        enabled: numbers.pick(&[Never, Advise, Always, ShmemEnabled::WithinSize, Deny, Force]),
         tmpfs: numbers.pick(&[TmpfsHuge::Never, TmpfsHuge::Always, TmpfsHuge::WithinSize]),
         sizes: numbers.pick(&[ShmemSizes::PmdOnly, ShmemSizes::PerSize]),
         folios: numbers.pick(&[
