@@ -103,7 +103,7 @@ const KINDS: [Kind; 5] = [
     ("collapse", collapse::is_known, (3_524, 10)),
     ("cow", |_, _| false, (3_220, 11)),
     ("hugetlb", |_, _| false, (1_300, 1)),
-    ("shmem", |_, _| false, (1_200, 10)),
+    ("shmem", |_, _| false, (960, 8)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),
 ];
 

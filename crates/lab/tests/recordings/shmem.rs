@@ -8,7 +8,7 @@ use super::{assert_told_apart, recordings, rows};
 #[test]
 fn cached_folios_of_shared_memory_are_judged() {
     let all = recordings("shmem");
-    let one = all.iter().find(|one| one.name.contains("deb_6.18_amd64")).unwrap();
+    let one = all.iter().find(|one| one.name.contains("deb_7.3_amd64")).unwrap();
     let verdicts = one.check(None).unwrap();
     let nr_cached: u64 = verdicts.iter().map(|each| each.nr_compared(Aspect::Cached)).sum();
     assert!(nr_cached > 500_000, "{nr_cached} folios");
