@@ -63,8 +63,8 @@ pub(super) struct Setting {
 
 impl EditHelp {
     pub(super) fn settings(&self, name: &str, value: &str, rules: &Rules) -> Option<Vec<Setting>> {
-        if let Some(path) = size_path(name) {
-            let path = path.filter(|path| has_size(rules, path))?;
+        if let Some((map, size)) = size_edit(name) {
+            let path = size_path(map, size).filter(|path| has_size(rules, path))?;
             return Some(vec![Setting { path, value: value.replace('_', "-") }]);
         }
         if let Some(path) = disk_path(name) {
@@ -74,8 +74,8 @@ impl EditHelp {
     }
 
     pub(super) fn paths(&self, name: &str, value: &str) -> Option<Vec<String>> {
-        if let Some(path) = size_path(name) {
-            return Some(vec![path?]);
+        if let Some((map, size)) = size_edit(name) {
+            return Some(vec![size_path(map, size)?]);
         }
         if let Some(path) = disk_path(name) {
             return Some(vec![path]);
@@ -110,14 +110,16 @@ fn taken(form: &str, value: &str) -> Option<String> {
     Some(number.to_string())
 }
 
-/// Returns the rule that `anon-64K` or `shmem-64K` sets; the inner `None` is no size.
-fn size_path(name: &str) -> Option<Option<String>> {
-    let whole = EDITS.iter().any(|known| known.name == name);
-    let of_size = |(prefix, map): &(&str, &str)| {
-        let bytes = parse_bytes(name.strip_prefix(prefix)?);
-        Some(bytes.map(|bytes| format!("{map}.{}", bytes >> 10)))
-    };
-    OF_SIZES.iter().filter(|_| !whole).find_map(of_size)
+/// Splits `anon-64K` or `shmem-64K` into the map of its rule and the size.
+fn size_edit(name: &str) -> Option<(&'static str, &str)> {
+    if EDITS.iter().any(|known| known.name == name) {
+        return None;
+    }
+    OF_SIZES.iter().find_map(|(prefix, map)| Some((*map, name.strip_prefix(prefix)?)))
+}
+
+fn size_path(map: &str, size: &str) -> Option<String> {
+    Some(format!("{map}.{}", parse_bytes(size)? >> 10))
 }
 
 /// Whether the kernel has a control of this size.

@@ -50,17 +50,7 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             ));
         }
     }
-    for kib in rules.shmem.size_kib.keys() {
-        let bytes =
-            parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
-        let mut shmem = rules.shmem.clone();
-        if bytes.and_then(|bytes| shmem.set_size(bytes, ShmemSizeMode::Never)).is_none() {
-            return Err(format!(
-                "shmem.size_kib.{kib}: expected a power of two in KiB, at least 8, and sizes = \
-                 \"per-size\""
-            ));
-        }
-    }
+    check_shmem_sizes(rules)?;
     for (name, percent) in [
         ("dirty_background_ratio", rules.reclaim.dirty_background_ratio),
         ("compaction_proactiveness", rules.reclaim.compaction_proactiveness),
@@ -86,6 +76,22 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
     for (name, value) in of_all.into_iter().chain(of_disks) {
         if value > limit_bytes {
             return Err(format!("{name} = {value}: expected at most {}", size_name(limit_bytes)));
+        }
+    }
+    Ok(())
+}
+
+/// Checks `ShmemRules` I1 and I2.
+fn check_shmem_sizes(rules: &Rules) -> Result<(), String> {
+    for kib in rules.shmem.size_kib.keys() {
+        let bytes =
+            parse_bytes(&format!("{kib}K")).filter(|bytes| (bytes >> 10).to_string() == *kib);
+        let mut shmem = rules.shmem.clone();
+        if bytes.and_then(|bytes| shmem.set_size(bytes, ShmemSizeMode::Never)).is_none() {
+            return Err(format!(
+                "shmem.size_kib.{kib}: expected a power of two in KiB, at least 8, and sizes = \
+                 \"per-size\""
+            ));
         }
     }
     Ok(())
