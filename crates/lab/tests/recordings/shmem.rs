@@ -2,6 +2,7 @@
 //! page by page after each step (`recordings/README.md`, "Shared memory").
 
 use largefolio_lab::crosscheck::Aspect;
+use largefolio_lab::crosscheck::processes::ProgramRow;
 
 use super::{assert_told_apart, recordings, rows};
 
@@ -12,7 +13,7 @@ fn cached_folios_of_shared_memory_are_judged() {
     let verdicts = one.check(None).unwrap();
     let nr_cached: u64 = verdicts.iter().map(|each| each.nr_compared(Aspect::Cached)).sum();
     assert!(nr_cached > 500_000, "{nr_cached} folios");
-    assert!(rows(one, None).iter().all(|row| row.is_equal()));
+    assert!(rows(one, None).iter().all(ProgramRow::is_equal));
 }
 
 #[test]

@@ -26,8 +26,8 @@ use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
 use super::limit::{SWAP_BYTES, SwapNumbers};
 use super::program::{
-    AreaSource, FILE_PAGES, FileKind, FillStart, LockAll, OwnFile, OwnMapping, ProcessOp, ProcessProgram,
-    ProcessStep,
+    AreaSource, FILE_PAGES, FileKind, FillStart, LockAll, OwnFile, OwnMapping, ProcessOp,
+    ProcessProgram, ProcessStep,
 };
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
@@ -207,16 +207,10 @@ impl ProgramReplay {
             | ProcessOp::Size(_)
             | ProcessOp::Reserve(_) => self.change_own(step.op),
             ProcessOp::Pin(page) => self.pin(mm, page),
-            ProcessOp::Unpin => {
-                let pin = self.pins.pop_front().ok_or(EAGAIN)?;
-                self.memory.unpin(pin);
-                Ok(())
-            }
+            ProcessOp::Unpin => self.unpin(),
             ProcessOp::Lock(range, lock) => self.lock(mm, range, lock),
-            ProcessOp::LockAll(LockAll { kind, now, later }) => {
-                let is_unlock = !now && !later;
-                let later = if later { kind } else { Lock::None };
-                self.memory.mlockall(mm, (is_unlock || now).then_some(kind), later);
+            ProcessOp::LockAll(all) => {
+                self.lock_all(mm, all);
                 Ok(())
             }
             ProcessOp::Fork(child) => {
@@ -238,11 +232,7 @@ impl ProgramReplay {
                 self.close_writer(step.slot);
                 Ok(())
             }
-            ProcessOp::Remap(range, to) => {
-                let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
-                let to = self.bytes(PageRange { first: to, nr: range.nr });
-                self.memory.mremap(mm, of(self.bytes(range)), of(to)).map_err(|_| EFAULT)
-            }
+            ProcessOp::Remap(range, to) => self.remap(mm, range, to),
             ProcessOp::Map(range, source, advice) => self.map(mm, range, source, advice),
             ProcessOp::Unmap(range) => {
                 let (at, len) = self.bytes(range);
@@ -258,10 +248,28 @@ impl ProgramReplay {
         }
     }
 
+    fn remap(&mut self, mm: MmId, range: PageRange, to: u64) -> Result<(), u32> {
+        let of = |(addr, len_bytes): (Vaddr, u64)| AddrRange { addr, len_bytes };
+        let to = self.bytes(PageRange { first: to, nr: range.nr });
+        self.memory.mremap(mm, of(self.bytes(range)), of(to)).map_err(|_| EFAULT)
+    }
+
     fn pin(&mut self, mm: MmId, page: u64) -> Result<(), u32> {
         let pin = self.memory.hold(mm, self.addr(page)).map_err(|_| EFAULT)?;
         self.pins.push_back(pin);
         Ok(())
+    }
+
+    fn unpin(&mut self) -> Result<(), u32> {
+        let pin = self.pins.pop_front().ok_or(EAGAIN)?;
+        self.memory.unpin(pin);
+        Ok(())
+    }
+
+    fn lock_all(&mut self, mm: MmId, LockAll { kind, now, later }: LockAll) {
+        let is_unlock = !now && !later;
+        let later = if later { kind } else { Lock::None };
+        self.memory.mlockall(mm, (is_unlock || now).then_some(kind), later);
     }
 
     /// mlock stops at the first hole, and then populates nothing.
