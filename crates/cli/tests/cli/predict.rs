@@ -322,10 +322,15 @@ fn pointer_of(metric: &str, folio_bytes: &str) -> String {
         ("asked", _) => format!("/asked/{folio_bytes}/{rest}"),
         ("unusable", _) => format!("/unusable_at_start/{folio_bytes}"),
         ("pressure", _) => format!("/pressure/{rest}"),
+        ("memory", _) if rest.starts_with("stat_") => {
+            format!("/memory_stat/{}", &rest["stat_".len()..])
+        }
         ("statistics", _) => {
             let prefix = ["machine_exact", "machine", "total_exact", "total"];
             let prefix = prefix.iter().find(|prefix| rest.starts_with(*prefix)).unwrap();
-            format!("/statistics/{prefix}/{}_bytes", &rest[prefix.len() + 1..])
+            let name = &rest[prefix.len() + 1..];
+            let unit = if name == "mapmax" { "" } else { "_bytes" };
+            format!("/statistics/{prefix}/{name}{unit}")
         }
         ("page", "table_bytes") => "/page_table_bytes".to_owned(),
         ("cached", _) => format!("/cached_bytes/{folio_bytes}"),

@@ -85,6 +85,7 @@ fn is_scalar_column(name: &str) -> bool {
     let keyed = ["by_size", "cached_bytes", "anon_sizes", "pmd_refused", "collapse_refused"];
     let further = [
         "pressure_",
+        "memory_stat",
         "cleared_bytes",
         "copied_bytes",
         "latency_sizes",

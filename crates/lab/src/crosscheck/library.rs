@@ -36,7 +36,8 @@ pub enum LibraryError {
 }
 
 /// Subfolders with recordings of processes, which a scan for recordings of files skips.
-const OTHER_KINDS: [&str; 6] = ["cow", "collapse", "entries", "hugetlb", "khugepaged", "swap"];
+const OTHER_KINDS: [&str; 7] =
+    ["cow", "collapse", "entries", "hugetlb", "khugepaged", "shmem", "swap"];
 
 /// Second word of a recording of processes (`probe/cow.c`).
 const PROCESSES: &str = "cow";

@@ -40,7 +40,7 @@ title = "A mix"
 workload = "mix"
 machine = "altra"
 filesystem = "xfs"
-limits = ["2%", "50%", "100%", "1000%"]
+limits = ["1%", "50%", "100%", "1000%"]
 swap = "64M"
 beside = { name = "two lists", edit = "lru=lists" }
 lines = [
@@ -118,7 +118,7 @@ fn a_program_below_limits_is_drawn_for_each_kernel() {
     assert_eq!(curve["limits"][1]["bytes"].as_u64().unwrap(), peak / 2);
     let lines = curve["counts"][0]["lines"].as_array().unwrap();
     for series in lines.iter().flat_map(|line| [&line["own"], &line["beside"]]) {
-        assert_eq!(series["ended"]["2"], "out_of_memory");
+        assert_eq!(series["ended"]["1"], "out_of_memory");
         assert!(series["values"][0].is_null());
         let (half, whole) = (&series["values"][1], &series["values"][2]);
         assert!(half.as_f64() >= whole.as_f64(), "{series}");

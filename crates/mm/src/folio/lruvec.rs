@@ -253,6 +253,6 @@ mod tests {
         vec.note_cost(LruKind::File, 1, rule);
         assert_eq!(vec.costs, [0, 500]);
         vec.note_cost(LruKind::Anon, 4000, CostRule::WritesBounded);
-        assert_eq!(vec.costs, [800, 100]);
+        assert_eq!(vec.costs, [500, 62]);
     }
 }

@@ -31,7 +31,7 @@ const MIN_LARGE_ORDER: Order = Order::new(1);
 
 /// All differences between kernels and settings for shared memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, default)]
 pub struct ShmemRules {
     /// `transparent_hugepage/shmem_enabled`.
     pub enabled: ShmemEnabled,
@@ -42,7 +42,6 @@ pub struct ShmemRules {
     /// `hugepages-<kB>kB/shmem_enabled` of the PMD size.
     pub pmd: ShmemSizeMode,
     /// `hugepages-<kB>kB/shmem_enabled` of other sizes, by size in KiB; `never` if absent.
-    #[serde(default)]
     pub size_kib: BTreeMap<String, ShmemSizeMode>,
     /// Sizes that a filesystem's setting allows.
     pub folios: ShmemFolios,

@@ -6,7 +6,7 @@ use super::edit::{self, parts};
 use super::{Kernel, KernelError};
 
 /// Rules that are settings of a running system, or tables of them.
-const SETTINGS: [&str; 18] = [
+const SETTINGS: [&str; 20] = [
     // /sys/kernel/mm/transparent_hugepage
     "anon.thp",
     "anon.pmd",
@@ -14,7 +14,9 @@ const SETTINGS: [&str; 18] = [
     "anon.defrag",
     "anon.use_zero_page",
     "anon.shrink_underused",
-    "collapse.shmem",
+    "shmem.enabled",
+    "shmem.pmd",
+    "shmem.size_kib",
     // its folder khugepaged
     "anon.max_ptes_none",
     "collapse.max_ptes_swap",
