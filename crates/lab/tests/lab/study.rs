@@ -40,7 +40,7 @@ title = "A mix"
 workload = "mix"
 machine = "altra"
 filesystem = "xfs"
-limits = ["1%", "50%", "100%", "1000%"]
+limits = ["2%", "50%", "100%", "1000%"]
 swap = "64M"
 beside = { name = "two lists", edit = "lru=lists" }
 lines = [
@@ -110,16 +110,19 @@ fn a_program_below_limits_is_drawn_for_each_kernel() {
     let shown = place.done("study --file small.toml");
     assert!(shown.contains("100% = "), "{shown}");
     assert!(shown.contains("worse than base pages: 2M at "), "{shown}");
-    assert!(shown.contains("limit") && shown.contains("no memory (no memory)"), "{shown}");
+    assert!(shown.contains("limit") && shown.contains("(no memory)"), "{shown}");
     let json = place.done("study --file small.toml --json");
     let json: serde_json::Value = serde_json::from_str(&json).unwrap();
     let curve = &json["studies"][0]["curves"][0];
     let peak = curve["peak_bytes"].as_u64().unwrap();
     assert_eq!(curve["limits"][1]["bytes"].as_u64().unwrap(), peak / 2);
     let lines = curve["counts"][0]["lines"].as_array().unwrap();
-    for series in lines.iter().flat_map(|line| [&line["own"], &line["beside"]]) {
-        assert_eq!(series["ended"]["1"], "out_of_memory");
+    // Generations find a page to evict even in 25 pages; two lists do not.
+    for series in lines.iter().map(|line| &line["beside"]) {
+        assert_eq!(series["ended"]["2"], "out_of_memory");
         assert!(series["values"][0].is_null());
+    }
+    for series in lines.iter().flat_map(|line| [&line["own"], &line["beside"]]) {
         let (half, whole) = (&series["values"][1], &series["values"][2]);
         assert!(half.as_f64() >= whole.as_f64(), "{series}");
     }
