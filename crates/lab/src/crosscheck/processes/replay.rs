@@ -47,6 +47,7 @@ const ENOMEM: u32 = 12;
 const EBUSY: u32 = 16;
 /// May succeed later; also a read from the empty pipe.
 const EAGAIN: u32 = 11;
+const EEXIST: u32 = 17;
 /// Number of distinct values that one step's stores can write (`probe/cow.c`).
 const VALUES_PER_STEP: u32 = 8192;
 const EINVAL: u32 = 22;
@@ -240,7 +241,7 @@ impl ProgramReplay {
             }
             ProcessOp::Protect(range, prot) => {
                 let (at, len) = self.bytes(range);
-                self.memory.mprotect(mm, at, len, prot).map_err(|_| EINVAL)
+                self.protect_part(mm, at, len, prot)
             }
             ProcessOp::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
@@ -285,11 +286,19 @@ impl ProgramReplay {
         self.memory.populate_locked(mm, at, len).map_err(|_| ENOMEM)
     }
 
-    /// Populates a new mapping of a process that called mlockall for later ones.
-    fn populate_new(&mut self, mm: MmId, range: PageRange) {
+    /// Maps a range that must be free (`MAP_FIXED_NOREPLACE`). A process that called mlockall for
+    /// later mappings populates it.
+    fn map_free(&mut self, mm: MmId, range: PageRange, map: Map) -> Result<(), u32> {
         let (at, len) = self.bytes(range);
-        // What cannot be populated faults later.
+        let page = self.memory.rules().page;
+        let (start, end) = (at.vpn(page), Vaddr(at.0 + len).vpn(page));
+        if self.memory.space(mm).vmas.nr_in(start, end) > 0 {
+            return Err(EEXIST);
+        }
+        self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
+        // Pages that cannot be populated fault later.
         let _ = self.memory.populate_locked(mm, at, len);
+        Ok(())
     }
 
     fn idle(&mut self, mm: MmId) {
@@ -334,7 +343,7 @@ impl ProgramReplay {
         source: AreaSource,
         advice: Option<Madvice>,
     ) -> Result<(), u32> {
-        let (at, len) = self.bytes(range);
+        let (_, len) = self.bytes(range);
         let pgoff = AreaSource::file_page(range.first);
         let map = match source {
             AreaSource::Anon => Map::anon(len, Prot::READ_WRITE),
@@ -345,8 +354,7 @@ impl ProgramReplay {
             AreaSource::Stack => Map::anon(len, Prot::READ_WRITE).used_as(Purpose::Stack),
             AreaSource::File => Map::file(self.file, pgoff, len, Prot::READ_WRITE),
         };
-        self.memory.mmap(mm, map.at(at)).map_err(|_| EINVAL)?;
-        self.populate_new(mm, range);
+        self.map_free(mm, range, map)?;
         advice.map_or(Ok(()), |advice| self.advise(mm, range, advice))
     }
 
@@ -389,12 +397,9 @@ impl ProgramReplay {
 
     fn share(&mut self, mm: MmId, range: PageRange, from: u64, how: OwnMapping) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
-        let (at, len) = self.bytes(range);
-        let map = Map::file(own.open, from, len, how.prot).at(at);
-        let map = if how.sharing == Sharing::Shared { map.shared() } else { map };
-        self.memory.mmap(mm, map).map_err(|_| EINVAL)?;
-        self.populate_new(mm, range);
-        Ok(())
+        let (_, len) = self.bytes(range);
+        let map = Map::file(own.open, from, len, how.prot);
+        self.map_free(mm, range, if how.sharing == Sharing::Shared { map.shared() } else { map })
     }
 
     fn inherit_writer(&mut self, parent: usize, child: usize) {

@@ -68,7 +68,13 @@ impl ProgramReplay {
     }
 
     /// mprotect stops at the first hole.
-    fn protect_part(&mut self, mm: MmId, at: Vaddr, len: u64, prot: Prot) -> Result<(), u32> {
+    pub(super) fn protect_part(
+        &mut self,
+        mm: MmId,
+        at: Vaddr,
+        len: u64,
+        prot: Prot,
+    ) -> Result<(), u32> {
         let mapped = self.mapped_bytes(mm, at, len);
         if mapped > 0 {
             self.memory.mprotect(mm, at, mapped, prot).map_err(|_| EINVAL)?;
