@@ -101,7 +101,7 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 /// far fewer mean that the test did not find the archives.
 const KINDS: [Kind; 5] = [
     ("collapse", collapse::is_known, (3_524, 10)),
-    ("cow", |_, _| false, (3_220, 11)),
+    ("cow", cow::is_known, (3_820, 11)),
     ("hugetlb", |_, _| false, (1_300, 1)),
     ("shmem", |_, _| false, (960, 8)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),

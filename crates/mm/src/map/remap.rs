@@ -69,11 +69,18 @@ impl Memory {
         let VpnRange { start: new_start, end: new_end } =
             self.checked_range(to.addr, to.len_bytes)?;
         let not_mapped = MapError::NotMapped(from.addr.0);
-        let vma = *self.space(mm).vmas.find(old_start).ok_or(not_mapped)?;
         let new = VpnRange { start: new_start, end: new_end };
+        let overlaps = old_start < new_end && new_start < old_end;
+        let found = self.space(mm).vmas.find(old_start).copied();
+        let is_refused = found.is_none_or(|vma| old_end > vma.end);
+        if is_refused && !overlaps && self.rules.anon.remap == Remap::OneArea {
+            // By the time the kernel looks at the old range, it has unmapped the new one.
+            self.unmap_pages(mm, new_start, new_end);
+        }
+        let vma = found.ok_or(not_mapped)?;
         self.check_huge_move(&vma, VpnRange { start: old_start, end: old_end }, new)?;
         self.check_huge_cut(mm, new)?;
-        if old_start != new_start && old_start < new_end && new_start < old_end {
+        if old_start != new_start && overlaps {
             return Err(MapError::Overlap { from: from.addr.0, to: to.addr.0 });
         }
         if old_end > vma.end {
