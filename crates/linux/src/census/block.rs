@@ -235,9 +235,10 @@ impl AreaFacts {
         if block.nr_guard > 0 {
             return Err(Obstacle::Guard);
         }
-        // KSM would split a larger folio again; otherwise, collapse copies merged pages.
-        let is_refused = block.nr_repeated > 0 && when == When::Now;
-        if is_refused || block.nr_merged > 0 && self.is_merging {
+        // Collapse copies merged pages, unless one is there twice. KSM would split the folio again
+        // while it runs, and after the next start it would merge the pages as before.
+        let is_split_again = self.is_merging || when == When::NextStart;
+        if block.nr_repeated > 0 || block.nr_merged > 0 && is_split_again {
             return Err(Obstacle::Merged);
         }
         if block.nr_protected > 0 {

@@ -76,7 +76,7 @@ proptest! {
         let Ok(cost) = area.judge(&block, NR, when) else { return Ok(()) };
         prop_assert!(!area.is_hugetlb && !area.is_device && !area.is_disabled && !area.is_no_huge);
         prop_assert!(block.nr_guard == 0 && block.nr_protected == 0);
-        prop_assert!(block.nr_merged == 0 || !(area.is_merging || is_now && block.nr_repeated > 0));
+        prop_assert!(block.nr_merged == 0 || is_now && !area.is_merging && block.nr_repeated == 0);
         prop_assert!(block.nr_copied == 0 && block.nr_pmd < NR && !((is_now || area.is_forked) && block.nr_pinned > 0));
         prop_assert!(block.nr_present > 0, "swapped pages may never be touched again");
         prop_assert_eq!(cost.nr_new, u64::from(NR - block.nr_present - block.nr_swapped));
