@@ -310,7 +310,7 @@ impl Core {
             unreachable!("the range was checked to be free")
         };
         self.nr_nodes += tree.nr_nodes() - nr_nodes;
-        self.mapping_mut(file).collapsed(order);
+        self.mapping_mut(file).count_inserted(order);
         self.ram.read_in(pfn, order.nr_pages(), FilePages { file, index });
         self.back_from_swap(file, id, index);
         self.folios.enlist(id);
@@ -373,7 +373,7 @@ impl Core {
         self.set_clean(entry.folio);
         let mapping = self.mapping_mut(file);
         mapping.tree.remove(entry.index);
-        mapping.forgot(entry.order);
+        mapping.count_removed(entry.order);
         let folio = self.folios.get_mut(entry.folio);
         assert_eq!(folio.maps(), 0, "a mapped folio leaves the cache");
         let cache_refs = folio.cache_refs();

@@ -15,7 +15,7 @@
 //! Invariants (docs/behaviour L.1):
 //! - I1: a folio's index is a multiple of its number of pages.
 //! - I2: folios do not overlap.
-//! - I3: an order is within the mapping's [`OrderRange`], except in the [`Mapping::nr_collapsed`]
+//! - I3: an order is within the mapping's [`OrderRange`], except in the [`Mapping::nr_above_max`]
 //!   folios made by collapse or by settings for shared memory, and in base pages if the smallest
 //!   order is only a preference.
 //! - I4: a control names only exec orders that the mapping has.
@@ -78,7 +78,7 @@ pub struct Mapping {
     pub is_zero_filled: bool,
     /// Folios larger than the filesystem's maximum: made by collapse (H.3.1), or for shared memory if
     /// its filesystem had no large folios when the file was made (Q.2.2).
-    pub nr_collapsed: u64,
+    pub nr_above_max: u64,
     /// Its filesystem's traits.
     pub disk: Disk,
     /// Its device's limits.
@@ -111,7 +111,7 @@ impl Mapping {
             huge_switch: HugeSwitch::ShmemEnabled,
             is_anon_shared: false,
             is_zero_filled: false,
-            nr_collapsed: 0,
+            nr_above_max: 0,
             disk: Disk::OTHER,
             device,
             holes: Holes::default(),
@@ -186,12 +186,12 @@ impl Mapping {
     }
 
     /// Counts a new folio of `order`, which the gate has already admitted.
-    pub(crate) fn collapsed(&mut self, order: Order) {
-        self.nr_collapsed += u64::from(order > self.orders.max);
+    pub(crate) fn count_inserted(&mut self, order: Order) {
+        self.nr_above_max += u64::from(order > self.orders.max);
     }
 
-    pub(crate) fn forgot(&mut self, order: Order) {
-        self.nr_collapsed -= u64::from(order > self.orders.max);
+    pub(crate) fn count_removed(&mut self, order: Order) {
+        self.nr_above_max -= u64::from(order > self.orders.max);
         if self.is_gated(order) {
             self.gate.remove_thp();
         }
@@ -209,7 +209,7 @@ impl Mapping {
                 return Err(Violation::I1 { index, order });
             }
             nr_larger += u64::from(order > self.orders.max);
-            if order < self.hard_min() || nr_larger > self.nr_collapsed {
+            if order < self.hard_min() || nr_larger > self.nr_above_max {
                 return Err(Violation::I3 { index, order, range: self.orders });
             }
         }
@@ -218,7 +218,7 @@ impl Mapping {
         }
         let nr_thps = u64::from(self.gate.nr_thps());
         let nr_gated = if self.is_shmem { 0 } else { nr_larger };
-        for (counted, found) in [(self.nr_collapsed, nr_larger), (nr_thps, nr_gated)] {
+        for (counted, found) in [(self.nr_above_max, nr_larger), (nr_thps, nr_gated)] {
             if counted != found {
                 return Err(Violation::Collapsed { counted, found });
             }

@@ -89,7 +89,7 @@ pub struct Memory {
     pub(crate) measured_bytes: u64,
     /// Folios that the current window has locked, in a cgroup with a limit.
     pub(crate) window: Vec<FolioId>,
-    /// The first of them whose read is not requested yet.
+    /// How many of them, from the first on, have their read requested.
     pub(crate) nr_requested: usize,
     /// Whether any area was ever advised `MADV_RANDOM` or `MADV_SEQUENTIAL`.
     pub(crate) has_unrecent: bool,

@@ -432,9 +432,9 @@ impl VmaTree {
     /// Returns the areas that overlap `[start, end)`, clipped to it.
     #[must_use]
     pub fn overlapping(&self, start: Vpn, end: Vpn) -> Vec<Vma> {
-        let from = self.find(start).map_or(start, |vma| vma.start);
+        let from = self.find(start).filter(|_| start < end).map_or(start, |vma| vma.start);
         self.areas
-            .range(from..end)
+            .range(from..end.max(from))
             .filter(|(_, vma)| vma.end > start)
             .map(|(_, vma)| vma.part(vma.start.max(start), vma.end.min(end)))
             .collect()

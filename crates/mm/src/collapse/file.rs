@@ -356,7 +356,7 @@ impl Memory {
         let id = self.core.folios.insert(folio);
         self.core.folios.enlist(id);
         let mapping = self.core.mapping_mut(file);
-        mapping.collapsed(range.order);
+        mapping.count_inserted(range.order);
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };

@@ -75,10 +75,6 @@ impl Memory {
         let batch = Batch { vpn, pfn: folio.pfn, nr: folio.nr_pages(), flags: new_flags(fault) };
         self.space_mut(fault.mm).table.map_ptes(batch, span);
         self.mark_anon(fault.mm, fault.vpn);
-        if fault.cause.stores(fault.access) {
-            let pfn = self.space(fault.mm).table.pte(fault.vpn).pfn();
-            self.core.folios.note_write(pfn);
-        }
     }
 }
 

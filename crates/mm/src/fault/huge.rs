@@ -54,9 +54,6 @@ impl Memory {
         let first = Vpn(self.rules.page.pmd_order().round_down(fault.vpn.0));
         self.space_mut(fault.mm).table.map_pmd(first, pfn, new_flags(fault));
         self.mark_anon(fault.mm, fault.vpn);
-        if fault.cause.stores(fault.access) {
-            self.core.folios.note_write(pfn.plus(fault.vpn.0 - first.0));
-        }
     }
 
     fn map_huge_zero(&mut self, fault: &Fault) -> bool {

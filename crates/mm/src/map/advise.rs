@@ -96,9 +96,7 @@ impl Memory {
             Madvice::Sequential => self.change_areas(mm, range, access(AccessAdvice::Sequential)),
             Madvice::Dontneed => {
                 let unlocked = self.unlocked(mm, range);
-                if start < unlocked.end {
-                    self.drop_pages(mm, start, unlocked.end)?;
-                }
+                self.drop_pages(mm, start, unlocked.end)?;
                 unlocked.refusal?;
             }
             Madvice::DontneedLocked | Madvice::GuardInstall => self.drop_pages(mm, start, end)?,

@@ -104,14 +104,11 @@ impl Memory {
 
     /// Whether an area that maps this page of a folio is locked.
     pub(crate) fn is_page_locked(&self, pfn: Pfn, sites: &[Site]) -> bool {
+        let is_locked = |mm, vpn| {
+            self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.advice.lock != Lock::None)
+        };
         self.has_locked
-            && sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr).any(
-                |site| {
-                    let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
-                    let vma = self.space(site.mm).vmas.find(vpn);
-                    vma.is_some_and(|vma| vma.advice.lock != Lock::None)
-                },
-            )
+            && sites.iter().any(|site| site.vpn_of(pfn).is_some_and(|vpn| is_locked(site.mm, vpn)))
     }
 
     /// Whether an area that maps the folio is locked.

@@ -22,6 +22,14 @@ pub(crate) struct Site {
     pub(crate) is_pmd: bool,
 }
 
+impl Site {
+    /// Returns where it maps `pfn`; `None` if it does not.
+    pub(crate) fn vpn_of(&self, pfn: Pfn) -> Option<Vpn> {
+        let by = pfn.0.checked_sub(self.pfn.0)?;
+        (by < self.nr).then(|| self.vpn.plus(by))
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Sought {
     id: FolioId,

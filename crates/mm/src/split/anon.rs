@@ -114,8 +114,8 @@ impl Memory {
 
     fn map_zero_pages(&mut self, pfn: Pfn, sites: &[Site]) {
         let zero = self.zero_pfn;
-        for site in sites.iter().filter(|site| site.pfn <= pfn && pfn.0 < site.pfn.0 + site.nr) {
-            let vpn = site.vpn.plus(pfn.0 - site.pfn.0);
+        for site in sites {
+            let Some(vpn) = site.vpn_of(pfn) else { continue };
             let table = &mut self.space_mut(site.mm).table;
             let kept = table.leaf(vpn).is_some_and(|l| l.flags.contains(PteFlags::NO_ACCESS));
             let access = if kept { PteFlags::NO_ACCESS } else { PteFlags::NONE };

@@ -64,7 +64,7 @@ impl Memory {
         let mapping = self.core.mapping_mut(file);
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
-        mapping.forgot(entry.order);
+        mapping.count_removed(entry.order);
         let spot = self.core.folios.spot(entry.folio);
         let whole = self.core.folios.remove(entry.folio);
         for (by, order) in cut.parts(whole.order) {
@@ -85,7 +85,7 @@ impl Memory {
             folio.group = whole.group;
             let id = self.core.folios.insert(folio);
             let mapping = self.core.mapping_mut(file);
-            mapping.collapsed(order);
+            mapping.count_inserted(order);
             let inserted = mapping.tree.insert(index, order, id);
             self.core.folios.lru_mut().settle(id, spot);
             let Ok(()) = inserted else { unreachable!("the place of the whole folio is free") };

@@ -216,12 +216,11 @@ impl Generator {
     }
 
     fn step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..40 => self.touch(slot),
-            40..51 => self.fork(slot, alive.len()),
-            51..57 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            40..51 => self.fork(slot, nr_alive),
+            51..57 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             57..67 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             67..77 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
             77..82 => self.protect(slot),
@@ -255,13 +254,7 @@ impl Generator {
     }
 
     fn map(&mut self, slot: usize) {
-        let Some(areas) = &self.living[slot] else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
-        let mut range = if self.chance(50) { hole } else { self.part_of(hole) };
+        let Some(mut range) = self.some_free_range(slot, 50) else { return };
         let source = match self.rng.below(100) {
             0..12 => AreaSource::File,
             12..20 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Shared,
@@ -319,6 +312,23 @@ impl Generator {
         if !overlaps && to + range.nr <= self.program.nr_pages {
             self.emit(slot, ProcessOp::Remap(range, to));
         }
+    }
+
+    /// Returns a random living process, and how many there are.
+    fn some_process(&mut self) -> (usize, usize) {
+        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
+        (alive[self.rng.below(alive.len() as u64) as usize], alive.len())
+    }
+
+    fn some_hole(&mut self, slot: usize) -> Option<PageRange> {
+        let free = self.living[slot].as_ref()?.free_runs();
+        (!free.is_empty()).then(|| free[self.rng.below(free.len() as u64) as usize])
+    }
+
+    /// Returns a free range of a process; it fills its hole in `per_cent` of the cases.
+    fn some_free_range(&mut self, slot: usize, per_cent: u64) -> Option<PageRange> {
+        let hole = self.some_hole(slot)?;
+        Some(if self.chance(per_cent) { hole } else { self.part_of(hole) })
     }
 
     fn some_area(&mut self, slot: usize) -> Option<PageRange> {

@@ -3,7 +3,7 @@
 use largefolio_mm::core::space::ThpOff;
 use largefolio_mm::rules::anon::{ProgramThp, ThpDisable};
 use largefolio_mm::units::Vaddr;
-use largefolio_mm::vma::{Lock, Sharing};
+use largefolio_mm::vma::Lock;
 use largefolio_trace::Event;
 use largefolio_trace::event::abi::MAP_LOCKED;
 use largefolio_trace::event::{lock, map_of, thp_disable};
@@ -65,13 +65,6 @@ impl Cell {
             }
         }
         Ok(())
-    }
-
-    /// Whether a part is private and locked: it is populated as soon as it can be written.
-    pub(crate) fn is_locked(&self, process: ProcessNr, part: &Segment) -> bool {
-        let space = self.memory.space(self.program.space(process).mm);
-        let vma = space.vmas.find(Vaddr(part.placed).vpn(self.page()));
-        vma.is_some_and(|vma| vma.advice.lock == Lock::All && vma.sharing == Sharing::Private)
     }
 
     /// Populates locked memory. Returns whether each of its pages could be populated.

@@ -287,9 +287,6 @@ impl Cell {
         let end = event.addr.saturating_add(event.len);
         for part in self.parts(process, event.addr, end) {
             self.protect_part(process, &part, prot)?;
-            if prot.can_write && self.is_locked(process, &part) {
-                self.populate_locked(process, &part);
-            }
         }
         Ok(())
     }

@@ -10,7 +10,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp};
-use super::super::range::{NR_PAGES_MAX, NR_SLOTS, PageRange};
+use super::super::range::{NR_PAGES_MAX, PageRange};
 use super::Generator;
 
 /// Creates a file of two PMD ranges and part of a third, so that some requests pass the end of the
@@ -24,8 +24,7 @@ pub(super) fn own_file(rng: &mut Rng, pmd: Order) -> OwnFile {
 
 impl Generator {
     pub(super) fn collapse_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..30 => self.touch_run(slot),
             30..54 => self.collapse(slot),
@@ -44,8 +43,8 @@ impl Generator {
             }),
             74..78 => self.pin(slot),
             78..82 => self.emit(slot, ProcessOp::Unpin),
-            82..87 => self.fork(slot, alive.len()),
-            87..89 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            82..87 => self.fork(slot, nr_alive),
+            87..89 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             89..91 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             91..93 => self.remap(slot),
             _ => self.map_or_share(slot),
@@ -95,13 +94,8 @@ impl Generator {
     }
 
     pub(super) fn map_or_share(&mut self, slot: usize) {
-        let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
-        let range = if self.chance(60) { hole } else { self.part_of(hole) };
+        let Some(file) = self.program.own_file else { return };
+        let Some(range) = self.some_free_range(slot, 60) else { return };
         if self.chance(45) {
             let advice = match self.rng.below(8) {
                 0 => Some(Madvice::Nohugepage),

@@ -10,7 +10,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{AreaSource, FileKind, OwnFile, OwnMapping, ProcessOp};
-use super::super::range::{NR_SLOTS, PageRange};
+use super::super::range::PageRange;
 use super::{Generator, Topic};
 
 const PUT_PAGES_MAX: u64 = 40;
@@ -45,8 +45,7 @@ impl Generator {
     }
 
     pub(super) fn disk_step(&mut self, topic: Topic) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..16 => self.read_run(slot),
             16..24 => self.load(slot),
@@ -63,8 +62,8 @@ impl Generator {
             }),
             80..82 => self.pin(slot),
             82..84 => self.emit(slot, ProcessOp::Unpin),
-            84..87 => self.fork(slot, alive.len()),
-            87..88 if alive.len() > 1 => {
+            84..87 => self.fork(slot, nr_alive),
+            87..88 if nr_alive > 1 => {
                 self.emit(slot, ProcessOp::Exit);
                 self.is_writer[slot] = false;
             }
@@ -87,13 +86,8 @@ impl Generator {
 
     /// Maps an area of the file in a free range, mostly at an offset that allows PMD entries.
     fn map_of_disk(&mut self, slot: usize) {
-        let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
-        let range = if self.chance(70) { hole } else { self.part_of(hole) };
+        let Some(file) = self.program.own_file else { return };
+        let Some(range) = self.some_free_range(slot, 70) else { return };
         if self.chance(10) {
             return self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, None));
         }

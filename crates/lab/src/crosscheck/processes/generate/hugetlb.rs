@@ -9,7 +9,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 
 use super::super::huge::{Edge, HugeMapping, HugePages, Trim, TrimCall};
 use super::super::program::ProcessOp;
-use super::super::range::{NR_SLOTS, PageRange};
+use super::super::range::PageRange;
 use super::Generator;
 
 pub(super) const WINDOW_PAGES: u64 = 8;
@@ -29,12 +29,11 @@ const fn moves(seed: u64) -> bool {
 
 impl Generator {
     pub(super) fn huge_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..46 => self.touch_huge(slot),
-            46..57 => self.fork(slot, alive.len()),
-            57..64 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            46..57 => self.fork(slot, nr_alive),
+            57..64 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             64..71 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             71..79 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
             79..84 => self.on_range(slot, |rng, range| {
@@ -64,13 +63,7 @@ impl Generator {
     }
 
     pub(super) fn map_huge(&mut self, slot: usize) {
-        let Some(areas) = &self.living[slot] else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
-        let range = if self.chance(30) { hole } else { self.part_of(hole) };
+        let Some(range) = self.some_free_range(slot, 30) else { return };
         let is_moving = self.is_moving();
         let sharing =
             if !is_moving && self.chance(25) { Sharing::Shared } else { Sharing::Private };

@@ -11,7 +11,7 @@ use largefolio_trace::generate::Rng;
 
 use super::super::khugepaged::ScanLimits;
 use super::super::program::{AreaSource, OwnMapping, ProcessOp};
-use super::super::range::{NR_SLOTS, PageRange};
+use super::super::range::PageRange;
 use super::Generator;
 
 pub(super) fn limits(rng: &mut Rng, pmd: Order) -> ScanLimits {
@@ -54,8 +54,7 @@ impl Generator {
     }
 
     pub(super) fn khugepaged_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..22 => self.touch_run(slot),
             22..32 => self.touch_block(slot),
@@ -71,8 +70,8 @@ impl Generator {
             }),
             84..86 => self.pin(slot),
             86..89 => self.emit(slot, ProcessOp::Unpin),
-            89..94 => self.fork(slot, alive.len()),
-            94..96 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            89..94 => self.fork(slot, nr_alive),
+            94..96 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             96..97 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             97..98 => self.remap(slot),
             _ => self.map_or_share(slot),

@@ -3,13 +3,11 @@
 use largefolio_mm::vma::Lock;
 
 use super::super::program::{LockAll, ProcessOp};
-use super::super::range::NR_SLOTS;
 use super::Generator;
 
 impl Generator {
     pub(super) fn locked_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, _) = self.some_process();
         match self.rng.below(100) {
             0..14 => self.on_range(slot, |rng, range| {
                 let kind = if rng.below(3) == 0 { Lock::OnFault } else { Lock::All };

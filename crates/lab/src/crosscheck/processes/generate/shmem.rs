@@ -13,7 +13,7 @@ use largefolio_mm::vma::{Prot, Sharing};
 use largefolio_trace::generate::Rng;
 
 use super::super::program::{AreaSource, FillStart, OwnMapping, ProcessOp};
-use super::super::range::{NR_SLOTS, PageRange};
+use super::super::range::PageRange;
 use super::super::shmem::{ENABLED, HUGE, MODES, ShmemSettings};
 use super::Generator;
 
@@ -47,8 +47,7 @@ impl Generator {
     }
 
     pub(super) fn shmem_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..32 => self.touch_run(slot),
             32..46 => self.fill(slot),
@@ -65,8 +64,8 @@ impl Generator {
                 ProcessOp::Protect(range, prots[rng.below(2) as usize])
             }),
             77..80 if !self.reserves() => self.collapse(slot),
-            80..84 => self.fork(slot, alive.len()),
-            84..86 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            80..84 => self.fork(slot, nr_alive),
+            84..86 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             86..90 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             90..92 => self.remap(slot),
             _ => self.map_shmem(slot),
@@ -80,13 +79,8 @@ impl Generator {
     }
 
     fn map_shmem(&mut self, slot: usize) {
-        let (Some(areas), Some(file)) = (&self.living[slot], self.program.own_file) else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
-        let range = if self.chance(60) { hole } else { self.part_of(hole) };
+        let Some(file) = self.program.own_file else { return };
+        let Some(range) = self.some_free_range(slot, 60) else { return };
         let source = match self.rng.below(100) {
             0..20 => AreaSource::Shared,
             20..35 => AreaSource::Segment,

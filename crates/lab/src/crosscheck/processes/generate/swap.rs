@@ -8,7 +8,7 @@ use largefolio_trace::generate::Rng;
 
 use super::super::limit::Limit;
 use super::super::program::{AreaSource, ProcessOp};
-use super::super::range::{NR_SLOTS, PageRange};
+use super::super::range::PageRange;
 use super::Generator;
 
 pub(super) const WINDOW_PAGES: u64 = 256;
@@ -32,14 +32,13 @@ impl Generator {
     }
 
     pub(super) fn swap_step(&mut self) {
-        let alive: Vec<usize> = (0..NR_SLOTS).filter(|slot| self.living[*slot].is_some()).collect();
-        let slot = alive[self.rng.below(alive.len() as u64) as usize];
+        let (slot, nr_alive) = self.some_process();
         match self.rng.below(100) {
             0..46 => self.touch_much(slot),
             46..60 => self.on_range(slot, |_, range| ProcessOp::Pageout(range)),
             60..64 => self.on_range(slot, |_, range| ProcessOp::Cold(range)),
-            64..72 => self.fork(slot, alive.len()),
-            72..76 if alive.len() > 1 => self.emit(slot, ProcessOp::Exit),
+            64..72 => self.fork(slot, nr_alive),
+            72..76 if nr_alive > 1 => self.emit(slot, ProcessOp::Exit),
             76..81 => self.on_range(slot, |_, range| ProcessOp::Drop(range)),
             81..84 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             84..87 => self.on_range(slot, |rng, range| {
@@ -70,12 +69,7 @@ impl Generator {
     }
 
     fn map_again(&mut self, slot: usize) {
-        let Some(areas) = &self.living[slot] else { return };
-        let free = areas.free_runs();
-        if free.is_empty() {
-            return;
-        }
-        let hole = free[self.rng.below(free.len() as u64) as usize];
+        let Some(hole) = self.some_hole(slot) else { return };
         self.emit(slot, ProcessOp::Map(hole, AreaSource::Anon, Some(Madvice::Hugepage)));
     }
 }
