@@ -69,7 +69,7 @@ pub struct Stalls {
     pub limits: Vec<MemoryLimit>,
     /// The value of `thp.defrag`.
     pub defrag: Option<String>,
-    /// The orders of the folios that faults and collapses get.
+    /// Orders of the folios that faults and collapses get.
     pub thp_orders: BTreeSet<u32>,
     pub nr_lost: u64,
     /// Waits that were left out because their end may be among the lost events.

@@ -339,8 +339,7 @@ impl Touching {
     }
 }
 
-/// Returns the pages that share their frame with an earlier page of the same block, of `2^order`
-/// pages.
+/// Returns each page whose frame an earlier page in its block has too. A block has `2^order` pages.
 fn repeated(merged: &[MergedPage], order: u32) -> Vec<u64> {
     let mut frames = HashSet::new();
     let of_block = merged.chunk_by(|one, next| one.page >> order == next.page >> order);

@@ -49,7 +49,7 @@ struct ProgramComparison<'a> {
     nr_cached: u64,
     /// Cached pages in PMD-sized folios, if the kernel reports them.
     nr_huge: Option<u64>,
-    /// Cached folios of the program's own file in memory, from the kernel.
+    /// Cached folios of the own file, if it is in memory, from the kernel.
     folios: Vec<CachedFolio>,
     swap: SwapNumbers,
     /// Freed slots count as used until their batch is released.

@@ -116,11 +116,11 @@ pub(super) enum ProcessOp {
     /// `pwrite` to the program's own file, one call per page.
     Put(PageRange),
     Sync,
-    /// `pwrite` of all these pages of the program's own file by one call.
+    /// One `pwrite` to the own file, for all these pages.
     Fill(PageRange, FillStart),
-    /// `ftruncate` of the program's own file to this many pages.
+    /// `ftruncate` makes the own file this many pages long.
     Size(u64),
-    /// `fallocate` of these pages of the program's own file.
+    /// `fallocate` for these pages in the own file.
     Reserve(PageRange),
     Protect(PageRange, Prot),
     /// `MADV_HUGEPAGE`, `MADV_NOHUGEPAGE`.

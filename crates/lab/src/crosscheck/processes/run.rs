@@ -42,7 +42,7 @@ pub(super) struct StepResult {
     pub(super) nr_cached: Option<u64>,
     /// Cached pages in PMD-sized folios; recorded together with [`Self::nr_cached`].
     pub(super) nr_huge: Option<u64>,
-    /// The cached folios of the program's own file in memory, if they changed.
+    /// Cached folios of the own file, if it is in memory and they changed.
     pub(super) folios: Option<Vec<CachedFolio>>,
     pub(super) pool: Option<PoolState>,
     pub(super) swap: Option<SwapNumbers>,

@@ -1,9 +1,9 @@
-//! A program's settings for shared memory, and the cached folios of its file in memory.
+//! Settings for shared memory, and the folios that a program's file in memory has in the cache.
 //!
 //! ```text
 //!   program 4 pages=1280 sizes=- shmem=within_size,always,64:inherit memfd=1024
 //!                                      shmem_enabled, huge= of its tmpfs, sizes in KiB
-//!   o 0:9 512:0*3 515:0                folios of its file: first page, order, how many in a row
+//!   o 0:9 512:0*3 515:0                cached folios: first page, order, how many in a row
 //! ```
 //!
 //! Other sizes than the named ones are off; the PMD size inherits.
@@ -17,7 +17,7 @@ use largefolio_mm::rules::shmem::{ShmemEnabled, ShmemSizeMode, ShmemSizes, Tmpfs
 use super::range::{NR_PAGES_MAX, SIZE_KIB_MAX};
 use crate::crosscheck::text::{Parsed, number_to};
 
-/// The largest order of a page-cache folio.
+/// No page-cache folio is larger.
 const ORDER_MAX: u64 = 11;
 
 pub(super) const ENABLED: [(&str, ShmemEnabled); 6] = [
@@ -96,7 +96,7 @@ impl fmt::Display for ShmemSettings {
     }
 }
 
-/// A cached folio of the program's file: its first page and its order.
+/// A cached folio: its first page in the file, and its order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CachedFolio {
     pub(super) first: u64,

@@ -101,11 +101,11 @@ pub(super) struct CollapseArgs {
 ///
 /// Random programs of one to four processes share a memfd or a file on a tmpfs, shared anonymous
 /// memory and System V segments. Each program sets `shmem_enabled`, its tmpfs's option `huge=` and
-/// some sizes' `shmem_enabled`. It stores, writes, allocates (fallocate), punches holes and changes
-/// the file's size, and the programs run in lockstep on the kernel and in the model. After each
-/// step, every page (as in `crosscheck cow`) and all cached folios of the file must match. Needs
-/// root. The settings apply to the whole machine while a program runs; folio restores them
-/// afterwards, and it keeps khugepaged asleep.
+/// `shmem_enabled` for some sizes. It stores, writes, allocates (fallocate), punches holes and
+/// makes the file longer or shorter. The programs run in lockstep on the kernel and in the model.
+/// After each step, every page (as in `crosscheck cow`) and every cached folio of the file must
+/// match. Needs root. The settings apply to the whole machine while a program runs. folio restores
+/// them afterwards, and it keeps khugepaged asleep.
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:

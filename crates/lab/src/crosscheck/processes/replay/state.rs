@@ -26,8 +26,8 @@ impl ProgramReplay {
         Some((pages_from(Order::ZERO), pages_from(pmd)))
     }
 
-    /// Returns the cached folios of the program's own file, if it is in memory. Those without data
-    /// yet are not among them: mincore does not show them.
+    /// Returns the cached folios that hold data, if the own file is in memory. mincore does not show
+    /// the others.
     pub(in super::super) fn cached_folios(&self) -> Vec<CachedFolio> {
         let Some(own) = self.own.filter(|own| !own.is_on_disk) else { return Vec::new() };
         let folios = &self.memory.core().folios;
