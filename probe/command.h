@@ -20,7 +20,8 @@
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_rt_sigaction = 13, SYS_rt_sigprocmask = 14, SYS_mremap = 25,
        SYS_shmget = 29, SYS_shmat = 30, SYS_shmctl = 31, SYS_kill = 62, SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_memfd_create = 319,
-       SYS_munlock = 150, SYS_mlockall = 151, SYS_munlockall = 152, SYS_mlock2 = 325 };
+       SYS_munlock = 150, SYS_mlockall = 151, SYS_munlockall = 152, SYS_mlock2 = 325, SYS_mbind = 237,
+       SYS_set_mempolicy = 238, SYS_migrate_pages = 256, SYS_move_pages = 279 };
 /* After a permanent fault, an access continues at `access_failed`: the program counter saved in the
  * signal frame, in bytes from the start of its ucontext. */
 #define SAVED_PC 168
@@ -35,7 +36,8 @@ __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
 #else
 enum { SYS_mprotect = 226, SYS_rt_sigaction = 134, SYS_rt_sigprocmask = 135, SYS_mremap = 216,
        SYS_shmget = 194, SYS_shmctl = 195, SYS_shmat = 196, SYS_kill = 129, SYS_vmsplice = 75, SYS_pipe2 = 59, SYS_memfd_create = 279,
-       SYS_munlock = 229, SYS_mlockall = 230, SYS_munlockall = 231, SYS_mlock2 = 284 };
+       SYS_munlock = 229, SYS_mlockall = 230, SYS_munlockall = 231, SYS_mlock2 = 284, SYS_mbind = 235,
+       SYS_set_mempolicy = 237, SYS_migrate_pages = 238, SYS_move_pages = 239 };
 #define SAVED_PC 440
 __asm__(".globl try_load, try_store, access_failed, back_from_signal\n"
         "try_load: ldrb w1, [x0]\n mov w0, #1\n ret\n"
@@ -53,7 +55,9 @@ void back_from_signal(void);
 enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_ADVISE, OP_REMAP,
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
                  OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_COLD,
-                 OP_PAGEOUT, OP_LOCK, OP_LOCKALL, OP_FILL, OP_SIZE, OP_RESERVE, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN, OP_LEAVE, OP_REFRESH };
+                 OP_PAGEOUT, OP_LOCK, OP_LOCKALL, OP_FILL, OP_SIZE, OP_RESERVE, OP_NODE, OP_POLICY,
+                 OP_BIND, OP_MOVE, OP_MIGRATE, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN, OP_LEAVE,
+                 OP_REFRESH };
 /* Pages count from BASE. `how` is a word of letters, `to` a page, a slot or a value to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
@@ -65,6 +69,12 @@ static int has_letter(const char *word, char letter)
 {
     for (; *word; word++) { if (*word == letter) { return 1; } }
     return 0;
+}
+
+static const char *next_line(const char *line)
+{
+    while (*line && *line++ != '\n') { }
+    return line;
 }
 
 /* Returns this process's number of faults so far. */

@@ -41,7 +41,8 @@ static void count_disturbances(int is_end)
             const char *value;
             if (!begins(line, DISTURBANCES[i], &value)) { continue; }
             u64 is = number(&value, 10);
-            if (is_end && !is_limited && is != events[i]) {
+            /* With nodes, programs move pages on purpose. */
+            if (is_end && !is_limited && (i || !has_nodes) && is != events[i]) {
                 put("~ ");
                 put(DISTURBANCES[i]);
                 put_number(is - events[i], 10);
@@ -167,7 +168,8 @@ static enum operation operation_of(const char *word, u64 len)
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
                                          "close", "put", "sync", "trim", "scan", "idle", "cold",
-                                         "pageout", "lock", "lockall", "fill", "size", "reserve" };
+                                         "pageout", "lock", "lockall", "fill", "size", "reserve",
+                                         "node", "policy", "bind", "move", "migrate" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -338,6 +340,8 @@ static void start_program(const char *line)
     start_pool(line);
     put("\n");
     nr_steps = 0;
+    has_nodes = within(line, "nodes=") != 0;
+    if (has_nodes) { read_zones(); }
     start_shmem(within(line, "shmem="));
     make_own_file(line);
     limit_khugepaged(within(line, "khugepaged="));

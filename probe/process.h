@@ -4,6 +4,7 @@
 #include "command.h"
 #include "huge.h"
 #include "limit.h"
+#include "nodes.h"
 
 #define NR_SLOTS 4
 #define FILE_PAGES 256UL
@@ -292,6 +293,11 @@ static s64 perform(const struct command *c)
     case OP_FILL: return do_fill(c);
     case OP_SIZE: return sys2(SYS_ftruncate, own_fd, (s64)(c->first * page));
     case OP_RESERVE: return sys4(SYS_fallocate, own_fd, 0, (s64)(c->first * page), len);
+    case OP_NODE: return do_node(c);
+    case OP_POLICY: return do_policy(c);
+    case OP_BIND: return do_bind(c);
+    case OP_MOVE: return do_move(c);
+    case OP_MIGRATE: return do_migrate(c);
     case OP_PIN: return do_pin(c);
     case OP_LOCK: return do_lock(c);
     case OP_LOCKALL: return do_lock_all(c);
@@ -330,9 +336,9 @@ static void worker(u64 slot)
                 continue;
             }
         } else { done = perform(&c); }
-        /* Locked pages wait in a batch too. */
+        /* Locked pages wait in a batch too, and so do pages of another CPU. */
         if (c.op == OP_LOCK || c.op == OP_LOCKALL) { locks = 1; }
-        if (locks) { drain_batches(); }
+        if (locks || has_nodes) { drain_batches(); }
         sys3(SYS_write, pipes[slot].reply[1], (s64)&done, sizeof done);
     }
 }

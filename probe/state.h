@@ -16,7 +16,9 @@
 #define PAGE_IS_HUGE (1UL << 6)
 #define TABLE (1UL << 17)
 
-enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8, IS_SWAP = 16 };
+/* The bits above are a page's node. */
+enum { IS_EXCLUSIVE = 1, IS_PMD = 2, IS_FILE = 4, IS_ZERO = 8, IS_SWAP = 16, NODE_SHIFT = 5,
+       LETTERS = IS_EXCLUSIVE | IS_PMD | IS_FILE };
 
 static struct seen (*now)[NR_PAGES_MAX], (*before)[NR_PAGES_MAX];
 static u64 *raw;
@@ -156,6 +158,7 @@ static void read_state(const int *pids)
             s->index = k->index;
             s->order = k->order;
             s->flags |= k->flags;
+            if (has_nodes && !(s->flags & IS_ZERO)) { s->flags |= (u8)(node_of(s->pfn) << NODE_SHIFT); }
         }
     }
 }
@@ -189,10 +192,11 @@ static void put_page(const struct seen *s)
         }
     }
     if (s->order) { put("."); put_number(s->index, 10); }
-    if (s->flags & ~IS_ZERO) { put(" "); }
+    if (s->flags & LETTERS) { put(" "); }
     if (s->flags & IS_EXCLUSIVE) { put("x"); }
     if (s->flags & IS_PMD) { put("H"); }
     if (s->flags & IS_FILE) { put("f"); }
+    if (s->flags >> NODE_SHIFT) { put(" @"); put_number(s->flags >> NODE_SHIFT, 10); }
     if (s->value != NO_VALUE && !(s->flags & IS_ZERO)) {
         put(" =");
         put_number(s->value, 10);

@@ -64,12 +64,6 @@ static u64 area_at(const char *line)
     return end - line >= 6 && (*end == '-' || *end == ' ') ? at : 0;
 }
 
-static const char *next_line(const char *line)
-{
-    while (*line && *line++ != '\n') { }
-    return line;
-}
-
 /* Reads a list of areas up to the first one after the window; that part is short. */
 static void read_areas(int fd, char *text)
 {

@@ -27,6 +27,7 @@ mod any_size;
 mod eligible;
 mod file;
 mod khugepaged;
+mod node;
 mod scan;
 mod sizes;
 

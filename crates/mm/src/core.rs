@@ -44,7 +44,7 @@ pub(crate) mod workingset;
 
 use std::collections::BTreeSet;
 
-use crate::buddy::{Buddy, MigrateType};
+use crate::buddy::MigrateType;
 use crate::core::hugetlb::Hugetlb;
 use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
@@ -56,6 +56,7 @@ use crate::folio::frames::Flag;
 use crate::folio::{Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
+use crate::nodes::Nodes;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, PageRange, PageSize, Pfn};
@@ -116,7 +117,7 @@ impl NewFolio {
 pub struct Core {
     page: PageSize,
     /// Free memory.
-    pub buddy: Buddy,
+    pub buddy: Nodes,
     /// The existing folios of files and processes.
     pub folios: FolioTable,
     /// Memory contents, or only their statistics.
@@ -143,7 +144,7 @@ pub struct Core {
 impl Core {
     pub(crate) fn new(
         page: PageSize,
-        buddy: Buddy,
+        buddy: Nodes,
         hugetlb: Hugetlb,
         ram: Ram,
         mapcount: MapcountRules,
@@ -343,7 +344,21 @@ impl Core {
             self.buddy.alloc(order, MigrateType::Movable)?
         };
         self.folios.frames_mut().clear(Flag::Accessed, pfn, order.nr_pages());
+        if !self.buddy.is_single() {
+            self.count_node(pfn, order);
+        }
         Some(pfn)
+    }
+
+    #[cold]
+    fn count_node(&mut self, pfn: Pfn, order: Order) {
+        let counters = &mut self.counters.numa;
+        let nr_pages = if self.buddy.is_local(pfn) {
+            &mut counters.nr_local_pages
+        } else {
+            &mut counters.nr_other_pages
+        };
+        *nr_pages += order.nr_pages();
     }
 
     pub(crate) fn store(&mut self, id: FolioId, pages: FilePages) {

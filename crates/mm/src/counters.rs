@@ -4,6 +4,7 @@ pub mod collapse;
 pub mod hugetlb;
 pub mod mapcounts;
 pub mod mapped;
+pub mod numa;
 pub mod policy;
 pub mod reclaim;
 pub mod split;
@@ -12,6 +13,7 @@ pub mod writers;
 use crate::units::Order;
 use collapse::CollapseCounters;
 use hugetlb::HugetlbCounters;
+use numa::NumaCounters;
 use mapcounts::MapcountUpdates;
 use mapped::MappedCounters;
 use policy::PolicyCounters;
@@ -137,6 +139,8 @@ pub struct Counters {
     pub writers: WriterCounters,
     /// Hugetlb pages.
     pub hugetlb: HugetlbCounters,
+    /// Nodes of machines that have several.
+    pub numa: NumaCounters,
     /// Pages that are mapped now.
     pub mapped: MappedCounters,
     /// Questions to a policy, and their outcome.

@@ -57,6 +57,7 @@ impl Memory {
         self.space_mut(child).comm = self.space(parent).comm;
         self.space_mut(child).thp_off = self.space(parent).thp_off;
         self.space_mut(child).vmas = vmas;
+        self.core.buddy.add_task(child, Some(parent));
         self.inherit_program(parent, child);
         if self.space(parent).is_scanned {
             self.khugepaged_enter(child);

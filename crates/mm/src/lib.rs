@@ -69,6 +69,7 @@
 //! | mapping | the page cache of one file |
 //! | vma | an area of virtual memory with one backing and one protection |
 //! | window | one readahead: start, size, `async_size` |
+//! | node | NUMA: the memory near some CPUs |
 //! | marker | flag on the folio that starts the next window when a reader reaches it |
 //! | fault-around | mapping cached pages around a fault |
 //! | contpte | a folded block of page-table entries that takes one TLB entry (arm64) |
@@ -79,6 +80,7 @@
 // Units, and modules that depend on little else.
 pub mod buddy;
 pub mod counters;
+pub mod nodes;
 pub mod pgtable;
 pub mod placement;
 pub mod policy;
@@ -102,6 +104,7 @@ pub mod fork;
 pub mod hugetlb;
 pub mod io;
 pub mod map;
+pub mod numa;
 pub mod pin;
 pub mod reclaim;
 mod shmem;

@@ -29,6 +29,7 @@ pub(crate) mod shadows;
 pub mod tree;
 
 use crate::mapping::gate::Gate;
+use crate::nodes::PolicyRanges;
 use crate::rules::sizes::FileOrders;
 use crate::rules::{Device, OrderRange};
 use crate::units::PageRange;
@@ -69,6 +70,8 @@ pub struct Mapping {
     pub control: FileOrders,
     /// Whether the pages are shared memory (tmpfs, memfd) instead of a disk file.
     pub is_shmem: bool,
+    /// Shared memory: nodes that its pages come from (mbind).
+    pub policies: PolicyRanges,
     /// Shared memory: the setting that enables huge folios.
     pub huge_switch: HugeSwitch,
     /// Whether it backs a shared anonymous mapping: freed with its last mapping.
@@ -108,6 +111,7 @@ impl Mapping {
             soft_min: None,
             control: FileOrders::KERNEL,
             is_shmem: false,
+            policies: PolicyRanges::default(),
             huge_switch: HugeSwitch::ShmemEnabled,
             is_anon_shared: false,
             is_zero_filled: false,

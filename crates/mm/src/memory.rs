@@ -15,7 +15,7 @@ pub use external::FolioState;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use crate::buddy::{Buddy, BuddyConfig, MigrateType, RoundOfAgeing};
+use crate::buddy::{BuddyConfig, MigrateType, RoundOfAgeing};
 use crate::core::Core;
 use crate::core::hugetlb::{HugePool, Hugetlb};
 use crate::core::inject::FailAfter;
@@ -31,6 +31,7 @@ use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
 use crate::mapping::{HugeSwitch, Mapping};
+use crate::nodes::Nodes;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Ram, Stretches};
 use crate::rmap::owners::IdsExhausted;
@@ -144,7 +145,7 @@ impl Memory {
         let pools = HugePool::all(&config.huge_pools, config.arch, &rules)?;
         let (hugetlb, nr_below) = Hugetlb::new(&pools, rules.page, nr_pages, mapcount)?;
         let zone = BuddyConfig { fragmentation, ..BuddyConfig::new(rules.page, nr_below) };
-        let mut buddy = Buddy::new(zone)?;
+        let mut buddy = Nodes::new(&zone, &config.nodes)?;
         let aged = match config.ageing {
             None => Vec::new(),
             Some(ageing) => buddy.age_until(ageing, should_stop).ok_or(MemoryError::Stopped)?,
@@ -158,6 +159,7 @@ impl Memory {
         core.folios.set_rules(rules.reclaim);
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
+        core.buddy.set_low(watermarks.low);
         let nr_slots = config.swap_bytes >> rules.page.shift();
         core.pressure = Pressure::new(rules.page, watermarks, nr_slots, rules.reclaim.cost);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
@@ -290,6 +292,7 @@ impl Memory {
             measured_bytes: 0,
         });
         self.core.processes.start(mm, id);
+        self.core.buddy.add_task(mm, None);
         Ok(mm)
     }
 

@@ -17,7 +17,7 @@ use crate::core::groups::ChargeEffort;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::ram::{Stretch, StretchWork};
-use crate::rules::anon::Orders;
+use crate::rules::anon::{Effort, Orders};
 use crate::rules::shmem::{ShmemArea, ShmemPage, ShmemUser};
 use crate::units::{MappingId, MmId, Order, PageIndex, Vpn};
 use crate::vma::{HugeAdvice, Vma};
@@ -48,7 +48,10 @@ impl Memory {
             self.insert_large_shmem(file, index, (orders, need))
         };
         let base = NewFolio::new(file, index, Order::ZERO);
-        let id = large.or_else(|| self.insert(base, ChargeEffort::Full).ok())?;
+        let id = large.or_else(|| {
+            let route = self.shmem_route(file, index, Order::ZERO);
+            self.on_route(route, |memory| memory.insert(base, ChargeEffort::Full).ok())
+        })?;
         // A fault, or the end of a write, zeroes what was not written.
         self.core.folios.get_mut(id).is_uptodate = is_swapped;
         Some(id)
@@ -81,10 +84,7 @@ impl Memory {
         let pmd = self.rules.page.pmd_order();
         for order in orders.descending() {
             let first = PageIndex(order.round_down(index.0));
-            let inserted = self
-                .prepare_large(order, effort)
-                .then(|| self.insert(NewFolio::new(file, first, order), effort.into()))
-                .and_then(Result::ok);
+            let inserted = self.insert_on_route(NewFolio::new(file, first, order), effort);
             let counters = &mut self.core.counters;
             if let Some(id) = inserted {
                 counters.size_mut(order).shmem_alloc += 1;
@@ -95,6 +95,17 @@ impl Memory {
             counters.thp_file_fallback += u64::from(order == pmd);
         }
         None
+    }
+
+    fn insert_on_route(&mut self, new: NewFolio, effort: Effort) -> Option<FolioId> {
+        let insert = |memory: &mut Self, effort: Effort| {
+            let is_ready = memory.prepare_large(new.order, effort);
+            is_ready.then(|| memory.insert(new, effort.into())).and_then(Result::ok)
+        };
+        match self.shmem_route(new.file, new.index, new.order) {
+            Some(route) => self.alloc_on_route(route, new.order, effort, insert),
+            None => insert(self, effort),
+        }
     }
 
     /// Orders to try: those that the settings allow, from the largest one that fits (Q.2.1, Q.2.3).

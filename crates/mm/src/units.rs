@@ -326,6 +326,56 @@ impl GroupId {
     pub const ROOT: Self = Self(0);
 }
 
+/// A NUMA node: the memory near some CPUs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct NodeId(pub u8);
+
+impl NodeId {
+    /// Most nodes of a machine; numbers are below it.
+    pub const LIMIT: u8 = 16;
+}
+
+/// A set of nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct NodeSet(u16);
+
+impl NodeSet {
+    /// No node.
+    pub const EMPTY: Self = Self(0);
+    /// All nodes that a machine can have.
+    pub const ALL: Self = Self(u16::MAX);
+
+    /// The set of these nodes; numbers from [`NodeId::LIMIT`] on are left out.
+    #[must_use]
+    pub fn of(nodes: impl IntoIterator<Item = NodeId>) -> Self {
+        let bit = |node: NodeId| 1_u16.checked_shl(node.0.into()).unwrap_or(0);
+        Self(nodes.into_iter().fold(0, |bits, node| bits | bit(node)))
+    }
+
+    /// Whether no node is in it.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// Whether `node` is in it.
+    #[must_use]
+    pub fn contains(self, node: NodeId) -> bool {
+        !Self(self.0 & Self::of([node]).0).is_empty()
+    }
+
+    /// Its nodes in ascending order.
+    pub fn iter(self) -> impl Iterator<Item = NodeId> {
+        (0..NodeId::LIMIT).map(NodeId).filter(move |node| self.contains(*node))
+    }
+
+    /// Its node number `nth`, in ascending order.
+    #[must_use]
+    pub fn nth(self, nth: usize) -> Option<NodeId> {
+        self.iter().nth(nth)
+    }
+}
+
 /// One page of swap space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SwapSlot(pub u64);

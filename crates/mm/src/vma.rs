@@ -8,6 +8,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::nodes::MemPolicy;
 use crate::units::{Order, Vpn};
 
 /// Open file in the memory manager: one readahead state (B.7.1).
@@ -94,6 +95,8 @@ pub struct Advice {
     pub fork: ForkAdvice,
     /// Pages that stay in memory.
     pub lock: Lock,
+    /// Nodes that its pages come from (mbind); `None` = as the process's policy says.
+    pub policy: Option<MemPolicy>,
 }
 
 /// Source of an area's pages.

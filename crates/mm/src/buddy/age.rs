@@ -86,6 +86,17 @@ pub struct RoundOfAgeing {
     pub nr_got: [u64; NR_ORDERS],
 }
 
+impl RoundOfAgeing {
+    /// Adds the requests of another zone's round.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let add = |sum: &mut [u64; NR_ORDERS], more: &[u64; NR_ORDERS]| {
+            sum.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+        };
+        add(&mut self.nr_asked, &other.nr_asked);
+        add(&mut self.nr_got, &other.nr_got);
+    }
+}
+
 #[derive(Clone, Copy)]
 struct Block {
     pfn: Pfn,

@@ -78,8 +78,10 @@ impl Memory {
         let index = PageIndex(target.vma.index_of(target.first));
         let effort = self.collapse_effort(target.initiator);
         let injected = self.step(CollapseRefusal::AllocHugePageFail);
+        let route = self.anon_collapse_route(target);
         let id = injected.and_then(|()| {
-            self.alloc_anon(target.order, effort, index).ok_or(CollapseRefusal::AllocHugePageFail)
+            let id = self.on_route(route, |memory| memory.alloc_anon(target.order, effort, index));
+            id.ok_or(CollapseRefusal::AllocHugePageFail)
         });
         self.count_alloc(target.order, id.map(|_| ()));
         id

@@ -130,10 +130,13 @@ impl Memory {
 
     fn try_frames(&mut self, range: &FileRange) -> Result<Pfn, CollapseRefusal> {
         let effort = self.collapse_effort(range.initiator);
-        let is_worth_trying = self.prepare_large(range.order, effort)
-            && self.charge(range.order.nr_pages(), effort.into());
-        let pfn = is_worth_trying.then(|| self.core.take_block(range.order, Order::ZERO));
-        pfn.flatten().ok_or(CollapseRefusal::AllocHugePageFail)
+        let route = self.file_collapse_route(range.file, range.pages());
+        let pfn = self.on_route(route, |memory| {
+            let is_worth_trying = memory.prepare_large(range.order, effort)
+                && memory.charge(range.order.nr_pages(), effort.into());
+            is_worth_trying.then(|| memory.core.take_block(range.order, Order::ZERO)).flatten()
+        });
+        pfn.ok_or(CollapseRefusal::AllocHugePageFail)
     }
 
     fn fill_and_replace(&mut self, range: &FileRange, pfn: Pfn) -> Result<(), CollapseRefusal> {

@@ -18,6 +18,7 @@ use crate::core::mapped::Level;
 use crate::fault::{Access, Fault, FaultError, FaultOutcome};
 use crate::folio::FolioId;
 use crate::memory::Memory;
+use crate::numa::place::Place;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::StretchWork;
 use crate::rules::anon::{Effort, Orders};
@@ -130,7 +131,7 @@ impl Memory {
         effort: Effort,
     ) -> Option<FolioId> {
         let first = Vpn(order.round_down(fault.vpn.0));
-        let id = self.alloc_anon(order, effort, PageIndex(fault.vma.index_of(first)))?;
+        let id = self.alloc_in_area(Place { mm: fault.mm, vma: &fault.vma, first }, order, effort)?;
         let pfn = self.core.folios.get(id).pfn;
         let fault_page = fault.vpn.0 - first.0;
         let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);

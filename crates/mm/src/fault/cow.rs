@@ -19,6 +19,7 @@ use crate::folio::frames::Flag;
 use crate::folio::{FolioId, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::numa::place::Place;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
 use crate::rules::anon::{Effort, Reuse};
 use crate::units::{Order, PageIndex, Pfn};
@@ -177,7 +178,7 @@ impl Memory {
         hold: Hold,
     ) -> Result<FolioId, FaultError> {
         let Some(from) = from else { return self.alloc_base_page(fault) };
-        let index = PageIndex(fault.index());
+        let place = Place { mm: fault.mm, vma: &fault.vma, first: fault.vpn };
         // Hold the old page: the allocation may start reclaim.
         let old = self.core.folios.of_pfn(from);
         if let Some(old) = old {
@@ -185,7 +186,7 @@ impl Memory {
             folio.refs += 1;
             folio.is_locked |= hold == Hold::Lock;
         }
-        let id = self.alloc_anon(Order::ZERO, Effort::None, index);
+        let id = self.alloc_in_area(place, Order::ZERO, Effort::None);
         if let Some(old) = old {
             let folio = self.core.folios.get_mut(old);
             folio.refs -= 1;

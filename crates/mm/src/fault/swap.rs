@@ -20,6 +20,7 @@ use crate::core::space::SwapEntry;
 use crate::folio::FolioId;
 use crate::folio::frames::Flag;
 use crate::memory::Memory;
+use crate::numa::place::Place;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::rules::anon::{Effort, Orders};
 use crate::rules::reclaim::{SwapDevice, SwapIn};
@@ -94,8 +95,8 @@ impl Memory {
         for order in orders.descending().chain([Order::ZERO]) {
             let effort = if order == Order::ZERO { Effort::None } else { effort };
             let first = Vpn(order.round_down(fault.vpn.0));
-            let index = PageIndex(fault.vma.index_of(first));
-            if let Some(id) = self.alloc_swapped(order, effort, index) {
+            let place = Place { mm: fault.mm, vma: &fault.vma, first };
+            if let Some(id) = self.alloc_swapped(order, effort, place) {
                 let first = SwapSlot(slot.0 - (fault.vpn.0 - first.0));
                 if is_cached {
                     self.core.add_to_swap_cache(id, first);
@@ -133,12 +134,14 @@ impl Memory {
         &mut self,
         order: Order,
         effort: Effort,
-        index: PageIndex,
+        place: Place<'_>,
     ) -> Option<FolioId> {
-        if !self.may_have_anon(order, effort) {
-            return None;
-        }
-        self.core.alloc_unlisted(order, index)
+        let index = PageIndex(place.vma.index_of(place.first));
+        let route = (!self.core.buddy.is_single()).then(|| self.route_in(place, order));
+        self.on_route(route, |memory| {
+            let is_ready = memory.may_have_anon(order, effort);
+            is_ready.then(|| memory.core.alloc_unlisted(order, index)).flatten()
+        })
     }
 
     pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {

@@ -12,6 +12,7 @@
 use super::{Fault, FaultError};
 use crate::folio::FolioId;
 use crate::memory::Memory;
+use crate::numa::place::Place;
 use crate::rules::anon::Effort;
 use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
@@ -47,8 +48,8 @@ impl Memory {
     }
 
     fn swap_in_page(&mut self, fault: &Fault, vpn: Vpn, slot: SwapSlot) -> Option<FolioId> {
-        let index = PageIndex(fault.vma.index_of(vpn));
-        let id = self.alloc_swapped(Order::ZERO, Effort::None, index)?;
+        let place = Place { mm: fault.mm, vma: &fault.vma, first: vpn };
+        let id = self.alloc_swapped(Order::ZERO, Effort::None, place)?;
         self.core.add_to_swap_cache(id, slot);
         self.read_slots(id, slot);
         Some(id)

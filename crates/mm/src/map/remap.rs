@@ -116,7 +116,7 @@ impl Memory {
         } else {
             self.unmap_pages(mm, new_start, new_end);
             self.disown_rest(mm, VpnRange { start: old_start, end: old_end });
-            self.move_pages(mm, old_start, new_start, keep);
+            self.move_entries(mm, old_start, new_start, keep);
         }
         if old == OldArea::Kept {
             if (vma.start, vma.end) == (old_start, old_end) {
@@ -157,7 +157,7 @@ impl Memory {
         Ok(())
     }
 
-    fn move_pages(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
+    fn move_entries(&mut self, mm: MmId, from: Vpn, to: Vpn, nr_pages: u64) {
         self.cut_pmds(mm, from, from.plus(nr_pages));
         let pmd = self.rules.page.pmd_order();
         if !pmd.is_aligned(from.0 ^ to.0) {

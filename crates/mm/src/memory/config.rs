@@ -2,6 +2,7 @@
 
 use crate::buddy::{Ageing, BuddyError, Fragmentation};
 use crate::core::hugetlb::{HugePool, PoolError};
+use crate::nodes::NodeConfig;
 use crate::rules::Arch;
 
 /// Hardware of the machine; the rules describe the kernel.
@@ -17,6 +18,8 @@ pub struct Config {
     pub ageing: Option<Ageing>,
     /// Swap space in bytes; without any, anonymous memory is never reclaimed.
     pub swap_bytes: u64,
+    /// NUMA nodes that share the memory; none: one.
+    pub nodes: Vec<NodeConfig>,
     /// Hugetlb pools, allocated from the memory; at most one per size.
     pub huge_pools: Vec<HugePool>,
 }
@@ -31,6 +34,7 @@ impl Config {
             fragmentation: None,
             ageing: None,
             swap_bytes: 0,
+            nodes: Vec::new(),
             huge_pools: Vec::new(),
         }
     }

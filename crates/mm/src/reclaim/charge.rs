@@ -44,6 +44,7 @@ impl Memory {
     pub fn enter(&mut self, mm: MmId) {
         let group = self.space(mm).group;
         self.core.groups.enter(group);
+        self.core.buddy.enter(mm);
     }
 
     /// Pages charged to a cgroup: its folios, and the processor's stock (`memory.current`).

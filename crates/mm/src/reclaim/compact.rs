@@ -19,6 +19,8 @@
 //! The folio keeps its owner, references, map counts and list position. Its entries name the new
 //! frames and keep their flags.
 
+use std::ops::Range;
+
 use crate::buddy::MigrateType;
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -156,16 +158,22 @@ impl Memory {
     }
 
     fn compact_until(&mut self, goal: Goal) -> bool {
-        let nr_pages = self.core.buddy.nr_pages();
+        for span in self.core.buddy.spans() {
+            self.compact_span(span, goal);
+        }
+        self.is_met(goal)
+    }
+
+    /// Compacts one node's memory.
+    fn compact_span(&mut self, span: Range<u64>, goal: Goal) {
         let block = self.core.buddy.pageblock_order().nr_pages();
-        let (mut at, mut free) = (0, nr_pages.div_ceil(block) * block);
+        let (mut at, mut free) = (span.start, span.end.div_ceil(block) * block);
         while at + block < free && !self.is_met(goal) {
             if self.core.buddy.pageblock_type(Pfn(at)) == MigrateType::Movable {
                 free = self.empty_pageblock(at, at + block, free, goal);
             }
             at += block;
         }
-        self.is_met(goal)
     }
 
     fn empty_pageblock(&mut self, mut at: u64, end: u64, mut free: u64, goal: Goal) -> u64 {
@@ -233,7 +241,7 @@ impl Memory {
             && self.core.folios.lru().is_on_lru(id)
     }
 
-    pub(super) fn migrate(&mut self, id: FolioId, to: Pfn) {
+    pub(crate) fn migrate(&mut self, id: FolioId, to: Pfn) {
         let sites = self.sites_of(id);
         let folio = self.core.folios.get(id);
         let (from, order, nr) = (folio.pfn, folio.order, folio.nr_pages());
@@ -245,6 +253,13 @@ impl Memory {
         for site in sites {
             self.flush(site.mm, site.vpn, site.nr);
             let table = &mut self.space_mut(site.mm).table;
+            if site.is_pmd {
+                let Some(leaf) = table.clear_pmd(site.vpn) else {
+                    unreachable!("a PMD entry maps the folio here")
+                };
+                table.map_pmd(leaf.first_vpn, to, leaf.flags);
+                continue;
+            }
             table.unfold_range(site.vpn, site.nr);
             for by in 0..site.nr {
                 let vpn = site.vpn.plus(by);

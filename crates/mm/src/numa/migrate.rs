@@ -1,0 +1,159 @@
+//! Moving folios to other nodes (docs/behaviour R.4).
+//!
+//! Corresponds to: `queue_folios_pte_range`, `migrate_pages`, `migrate_pages_batch`,
+//! `alloc_migration_target`.
+//!
+//! A page moves with its whole folio. A partially mapped folio is split first.
+
+use crate::folio::{FolioId, Owner};
+use crate::memory::Memory;
+use crate::nodes::{MemPolicy, Route};
+use crate::numa::place::Place;
+use crate::pgtable::PteFlags;
+use crate::rules::anon::Effort;
+use crate::units::{MmId, NodeId, NodeSet, Order, Pfn, Vpn, VpnRange};
+
+/// By how many processes a folio that moves may be mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sharers {
+    /// Folios that several may map stay (F.2.2, F.2.3).
+    One,
+    Any,
+}
+
+/// Where folios move.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Target {
+    /// To this node only.
+    Node(NodeId),
+    /// As the policy says; `nth` turns a folio's index into its number (R.4.4).
+    Policy { policy: Option<MemPolicy>, local: NodeId, nth: u64 },
+}
+
+impl Memory {
+    /// The folio of a page, if it must move.
+    pub(super) fn misplaced(
+        &self,
+        mm: MmId,
+        vpn: Vpn,
+        sharers: Sharers,
+        is_wrong: &impl Fn(NodeId) -> bool,
+    ) -> Option<FolioId> {
+        let leaf = self.space(mm).table.leaf(vpn)?;
+        if leaf.flags.contains(PteFlags::SPECIAL) {
+            return None;
+        }
+        let pfn = leaf.pfn_of(vpn);
+        let id = self.core.folios.of_pfn(pfn)?;
+        let may_move = sharers == Sharers::Any || !self.maybe_mapped_shared(id);
+        let is_listed = self.core.folios.lru().is_on_lru(id);
+        (is_wrong(self.core.buddy.node_of(pfn)) && may_move && is_listed).then_some(id)
+    }
+
+    /// The folios of a range that must move, in the order of addresses.
+    pub(super) fn queue_range(
+        &self,
+        mm: MmId,
+        VpnRange { start, end }: VpnRange,
+        sharers: Sharers,
+        is_wrong: impl Fn(NodeId) -> bool,
+    ) -> Vec<FolioId> {
+        let mut queue: Vec<FolioId> = Vec::new();
+        for leaf in self.space(mm).table.leaves(start, end.0 - start.0) {
+            let mut vpn = leaf.first_vpn.max(start);
+            while vpn < leaf.end_vpn().min(end) {
+                self.core.work.add(1);
+                match self.misplaced(mm, vpn, sharers, &is_wrong) {
+                    Some(id) if queue.last() != Some(&id) => queue.push(id),
+                    _ => {}
+                }
+                vpn = vpn.plus(1);
+            }
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        queue.retain(|id| seen.insert(*id));
+        queue
+    }
+
+    /// How mbind places the queued folios. It numbers them by the first one's place in the range
+    /// (R.4.4).
+    pub(super) fn target_in(&self, mm: MmId, range: VpnRange, queue: &[FolioId]) -> Target {
+        let task = self.core.buddy.task(mm);
+        let vma = self.space(mm).vmas.find(range.start).copied();
+        let policy = vma.and_then(|vma| vma.advice.policy).or(task.policy);
+        let nth = queue.first().and_then(|id| self.turn_of(mm, range, *id)).unwrap_or(0);
+        Target::Policy { policy, local: task.node, nth }
+    }
+
+    fn turn_of(&self, mm: MmId, range: VpnRange, id: FolioId) -> Option<u64> {
+        let folio = self.core.folios.get(id);
+        let site = self.sites_of(id).into_iter().find(|site| site.mm == mm)?;
+        let head = Vpn(site.vpn.0.checked_sub(site.pfn.0 - folio.pfn.0)?);
+        let vma = self.space(mm).vmas.find(head)?;
+        let is_in_range = vma.end > range.start && vma.start < range.end;
+        let vma = is_in_range.then_some(vma)?;
+        let nth = Place { mm, vma, first: head }.nth(folio.order);
+        Some(nth.wrapping_sub(vma.index_of(head) >> folio.order.get()))
+    }
+
+    /// Moves folios; returns whether all moved. The others stay.
+    pub(super) fn move_folios(&mut self, queue: &[FolioId], target: Target) -> bool {
+        let mut have_all_moved = true;
+        for &id in queue {
+            have_all_moved &= self.move_folio(id, target);
+        }
+        have_all_moved
+    }
+
+    fn move_folio(&mut self, id: FolioId, target: Target) -> bool {
+        let folio = self.core.folios.get(id);
+        let (first, nr_pages) = (folio.pfn, folio.nr_pages());
+        if folio.is_partially_mapped && folio.deferred.is_some() && self.split(id, Order::ZERO).is_ok()
+        {
+            let mut have_all_moved = true;
+            for by in 0..nr_pages {
+                if let Some(part) = self.core.folios.of_pfn(first.plus(by)) {
+                    have_all_moved &= self.move_whole(part, target);
+                }
+            }
+            return have_all_moved;
+        }
+        self.move_whole(id, target)
+    }
+
+    fn move_whole(&mut self, id: FolioId, target: Target) -> bool {
+        let folio = self.core.folios.get(id);
+        let can_move = !folio.has_extra_refs()
+            && folio.refs > 0
+            && !folio.is_locked
+            && self.core.folios.lru().is_on_lru(id);
+        let Some(to) = can_move.then(|| self.block_at(id, target)).flatten() else {
+            self.core.counters.numa.nr_not_moved += 1;
+            return false;
+        };
+        let counters = &mut self.core.counters.numa;
+        counters.nr_moved_folios += 1;
+        counters.nr_moved_pages += self.core.folios.get(id).nr_pages();
+        self.migrate(id, to);
+        true
+    }
+
+    fn block_at(&mut self, id: FolioId, target: Target) -> Option<Pfn> {
+        let folio = self.core.folios.get(id);
+        let order = folio.order;
+        let route = match target {
+            Target::Node(node) => Route::to(node, NodeSet::ALL).first_only(),
+            Target::Policy { policy, local, nth } => {
+                let index = match folio.owner {
+                    Owner::Anon { index } | Owner::File { index, .. } => index.0,
+                    Owner::Detached => 0,
+                };
+                self.core.buddy.route_of(policy, local, nth.wrapping_add(index >> order.get()))
+            }
+        };
+        self.alloc_on_route(route, order, Effort::Direct, |memory, effort| {
+            let is_ready = order == Order::ZERO || memory.prepare_large(order, effort);
+            is_ready.then(|| memory.core.take_block(order, Order::ZERO)).flatten()
+        })
+    }
+}
