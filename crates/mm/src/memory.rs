@@ -276,7 +276,7 @@ impl Memory {
         let id = self.core.processes.alloc()?;
         let table = self.new_table();
         let mm = self.add_space(Space {
-            vmas: VmaTree::new(),
+            vmas: VmaTree::new(self.rules.anon.area_merge),
             table,
             swapped: Swapped::default(),
             huge: BTreeMap::new(),

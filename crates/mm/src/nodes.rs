@@ -24,8 +24,8 @@ use crate::buddy::{
 };
 use crate::units::{MmId, NodeId, NodeSet, Order, Pfn};
 
-pub use policy::{MemPolicy, PolicyMode, PolicyRanges, Route};
 pub(crate) use policy::Reach;
+pub use policy::{MemPolicy, PolicyMode, PolicyRanges, Route};
 
 /// Distance of a node to itself.
 pub const LOCAL_DISTANCE: u8 = 10;
@@ -99,7 +99,10 @@ impl Nodes {
                 (u128::from(zone.nr_pages) * u128::from(shares) / u128::from(total)) as u64 / block
                     * block
             };
-            let seeded = |one: Fragmentation| Fragmentation { seed: one.seed.wrapping_add(nr as u64), ..one };
+            let seeded = |one: Fragmentation| Fragmentation {
+                seed: one.seed.wrapping_add(nr as u64),
+                ..one
+            };
             let fragmentation = zone.fragmentation.map(seeded);
             let config = BuddyConfig { nr_pages: end - first, fragmentation, ..*zone };
             zones.push(Zone {
@@ -183,7 +186,11 @@ impl Nodes {
 
     #[inline]
     fn zone_of(&self, pfn: Pfn) -> &Zone {
-        if self.is_single() { &self.zones[0] } else { &self.zones[usize::from(self.node_of(pfn).0)] }
+        if self.is_single() {
+            &self.zones[0]
+        } else {
+            &self.zones[usize::from(self.node_of(pfn).0)]
+        }
     }
 
     #[inline]
@@ -301,9 +308,11 @@ impl Nodes {
         let nodes: Vec<NodeId> = match route.reach {
             Reach::FirstOnly => vec![route.first],
             Reach::Allowed => nearest.filter(is_allowed).collect(),
-            Reach::AllowedThenAll => {
-                nearest.clone().filter(is_allowed).chain(nearest.filter(|one| !is_allowed(one))).collect()
-            }
+            Reach::AllowedThenAll => nearest
+                .clone()
+                .filter(is_allowed)
+                .chain(nearest.filter(|one| !is_allowed(one)))
+                .collect(),
         };
         nodes.into_iter().map(|node| usize::from(node.0)).collect()
     }
@@ -485,10 +494,13 @@ impl Nodes {
             return self.zones[0].buddy.unusable_index(order);
         }
         let nr_free = self.nr_free_pages();
-        let part = |zone: &Zone| {
-            u64::from(zone.buddy.unusable_index(order)) * zone.buddy.nr_free_pages()
-        };
-        if nr_free == 0 { 1000 } else { (self.zones.iter().map(part).sum::<u64>() / nr_free) as u32 }
+        let part =
+            |zone: &Zone| u64::from(zone.buddy.unusable_index(order)) * zone.buddy.nr_free_pages();
+        if nr_free == 0 {
+            1000
+        } else {
+            (self.zones.iter().map(part).sum::<u64>() / nr_free) as u32
+        }
     }
 
     /// Checks every zone.

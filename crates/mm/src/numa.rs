@@ -9,6 +9,8 @@
 mod migrate;
 pub(crate) mod place;
 
+use std::collections::BTreeSet;
+
 use thiserror::Error;
 
 use crate::map::MapError;
@@ -45,6 +47,12 @@ pub enum BoundPages {
     Move,
     /// Those on other nodes move (`MPOL_MF_MOVE_ALL`).
     MoveAll,
+}
+
+impl BoundPages {
+    fn sharers(self) -> Sharers {
+        if self == Self::MoveAll { Sharers::Any } else { Sharers::One }
+    }
 }
 
 impl Memory {
@@ -85,14 +93,9 @@ impl Memory {
             return Err(NumaError::Hole(addr.0));
         }
         let wanted = policy.map_or(NodeSet::EMPTY, MemPolicy::nodes);
-        let sharers = match pages {
-            BoundPages::Stay => None,
-            BoundPages::Move => Some(Sharers::One),
-            BoundPages::MoveAll => Some(Sharers::Any),
-        };
-        let queue = sharers.map(|sharers| {
+        let queue = (pages != BoundPages::Stay).then(|| {
             self.drain_batches();
-            self.queue_range(mm, range, sharers, |node| !wanted.contains(node))
+            self.queue_range(mm, range, pages.sharers(), |node| !wanted.contains(node))
         });
         self.bind_files(mm, range, policy);
         self.change_areas(mm, range, |vma| vma.advice.policy = policy);
@@ -111,17 +114,16 @@ impl Memory {
     pub fn move_pages(
         &mut self,
         mm: MmId,
-        pages: impl IntoIterator<Item = Vaddr>,
+        addrs: impl IntoIterator<Item = Vaddr>,
         node: NodeId,
-        pages_of: BoundPages,
+        pages: BoundPages,
     ) -> Result<(), NumaError> {
         self.check_node(node)?;
         self.drain_batches();
-        let sharers = if pages_of == BoundPages::MoveAll { Sharers::Any } else { Sharers::One };
         let mut queue = Vec::new();
-        for addr in pages {
+        for addr in addrs {
             let vpn = addr.vpn(self.rules.page);
-            match self.misplaced(mm, vpn, sharers, &|of| of != node) {
+            match self.misplaced(mm, vpn, pages.sharers(), &|of| of != node) {
                 Some(id) if !queue.contains(&id) => queue.push(id),
                 _ if !self.move_folios(&queue, Target::Node(node)) => return Ok(()),
                 _ => queue.clear(),
@@ -131,11 +133,17 @@ impl Memory {
         Ok(())
     }
 
-    /// Moves all pages that only this process maps from one node to another (`migrate_pages`).
+    /// Moves a process's pages from one node to another (`migrate_pages`): all if the caller has
+    /// `CAP_SYS_NICE`, else those that only it maps.
     ///
     /// # Errors
-    /// The machine lacks one of them.
-    pub fn migrate_pages(&mut self, mm: MmId, from: NodeId, to: NodeId) -> Result<(), NumaError> {
+    /// The machine lacks one of the nodes.
+    pub fn migrate_pages(
+        &mut self,
+        mm: MmId,
+        [from, to]: [NodeId; 2],
+        pages: BoundPages,
+    ) -> Result<(), NumaError> {
         self.check_node(from)?;
         self.check_node(to)?;
         self.drain_batches();
@@ -147,9 +155,10 @@ impl Memory {
             .collect();
         let mut queue = Vec::new();
         for range in areas {
-            queue.extend(self.queue_range(mm, range, Sharers::One, |node| node == from));
+            queue.extend(self.queue_range(mm, range, pages.sharers(), |node| node == from));
         }
-        queue.dedup();
+        let mut seen = BTreeSet::new();
+        queue.retain(|id| seen.insert(*id));
         self.move_folios(&queue, Target::Node(to));
         Ok(())
     }
@@ -185,7 +194,12 @@ impl Memory {
     }
 
     /// Gives the policy to shared memory in the range: all its mappings follow it (R.2.5).
-    fn bind_files(&mut self, mm: MmId, VpnRange { start, end }: VpnRange, policy: Option<MemPolicy>) {
+    fn bind_files(
+        &mut self,
+        mm: MmId,
+        VpnRange { start, end }: VpnRange,
+        policy: Option<MemPolicy>,
+    ) {
         for vma in self.space(mm).vmas.overlapping(start, end) {
             let Backing::File { open, .. } = vma.backing else { continue };
             let file = self.open_file(open).mapping;

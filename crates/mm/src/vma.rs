@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use crate::nodes::MemPolicy;
+use crate::rules::anon::AreaMerge;
 use crate::units::{Order, Vpn};
 
 /// Open file in the memory manager: one readahead state (B.7.1).
@@ -336,13 +337,20 @@ pub struct VmaTree {
     nr_anon: u32,
     /// Whether areas are apart because a parent had locked one of them.
     has_inherited_edges: bool,
+    merge: AreaMerge,
 }
 
 impl VmaTree {
     /// Creates an empty tree.
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(merge: AreaMerge) -> Self {
+        Self { merge, ..Self::default() }
+    }
+
+    /// Whether an area that changes, with `own` pages, merges with a neighbour.
+    fn joins(&self, own: Option<AnonVma>, neighbour: Option<AnonVma>) -> bool {
+        let is_possible = self.merge == AreaMerge::Any || own.is_none() || neighbour.is_some();
+        is_possible && AnonVma::can_merge(own, neighbour)
     }
 
     /// Finds the area that contains `vpn`.
@@ -461,16 +469,18 @@ impl VmaTree {
     fn insert_if(&mut self, vma: Vma, merges: fn(&Vma, &Vma) -> bool) {
         assert!(vma.start < vma.end, "I1: empty area");
         assert!(self.overlapping(vma.start, vma.end).is_empty(), "I1: areas overlap");
+        let own = vma.anon;
         let mut vma = vma;
         if let Some((&start, before)) = self.areas.range(..vma.start).next_back()
             && merges(before, &vma)
-            && AnonVma::can_merge(before.anon, vma.anon)
+            && self.joins(own, before.anon)
         {
             vma = Vma { end: vma.end, anon: before.anon.or(vma.anon), ..*before };
             self.areas.remove(&start);
         }
         if let Some(after) = self.areas.get(&vma.end).copied()
             && merges(&vma, &after)
+            && self.joins(own, after.anon)
             && AnonVma::can_merge(vma.anon, after.anon)
         {
             self.areas.remove(&vma.end);

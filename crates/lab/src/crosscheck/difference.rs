@@ -61,6 +61,8 @@ pub enum Aspect {
     Exclusive,
     /// Processes: whether a PMD entry maps the page.
     Pmd,
+    /// Processes: the NUMA node of the page.
+    Node,
     /// Processes: pages that moved to another page frame.
     Frame,
     Content,

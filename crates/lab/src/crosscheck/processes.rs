@@ -7,9 +7,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, swap
-//! or hugetlb. This
-//! module does not run them on a kernel.
+//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, NUMA, swap
+//! or hugetlb. This module does not run them on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -21,6 +20,7 @@ mod generate;
 mod huge;
 mod khugepaged;
 mod limit;
+mod nodes;
 mod parse;
 mod program;
 mod range;

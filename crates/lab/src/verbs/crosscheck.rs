@@ -45,6 +45,7 @@ Examples:
   sudo folio-lab crosscheck cow --programs 2000            fork and copy-on-write
   sudo folio-lab crosscheck collapse --programs 2000       MADV_COLLAPSE
   sudo folio-lab crosscheck shared --programs 2000         shared memory in large folios
+  sudo folio-lab crosscheck nodes --programs 2000          memory policies on two NUMA nodes
 
 Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error."
 )]
@@ -75,6 +76,7 @@ enum CrosscheckVerb {
     Cow(cow::CowArgs),
     Collapse(cow::CollapseArgs),
     Shared(cow::SharedArgs),
+    Nodes(cow::NodesArgs),
     Record(record::RecordArgs),
     Replay(replay::ReplayArgs),
     Workloads(workloads::WorkloadsArgs),
@@ -118,6 +120,9 @@ impl VerbArgs for CrosscheckArgs {
                 CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
             }
             Some(CrosscheckVerb::Shared(args)) => {
+                CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
+            }
+            Some(CrosscheckVerb::Nodes(args)) => {
                 CrosscheckPlan::Cow(Box::new(args.plan(command_line)?))
             }
             Some(CrosscheckVerb::Record(args)) => {

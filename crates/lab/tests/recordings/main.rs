@@ -124,7 +124,7 @@ fn model_equals_the_recorded_kernels() {
 
 #[test]
 fn programs_are_read_back_as_written() {
-    let topics: [(Topic, &[u8]); 10] = [
+    let topics: [(Topic, &[u8]); 11] = [
         (Topic::Collapse, &[4, 9]),
         (Topic::Disk, &[9]),
         (Topic::Hugetlb, &[9]),
@@ -134,6 +134,7 @@ fn programs_are_read_back_as_written() {
         (Topic::Swap, &[9]),
         (Topic::Cow, &[2, 4]),
         (Topic::Locked, &[2, 4]),
+        (Topic::Nodes, &[4, 9]),
         (Topic::Shmem, &[]),
     ];
     let seeds = (0..50).flat_map(|seed| [(seed, PageSize::K4), (seed, PageSize::K16)]);

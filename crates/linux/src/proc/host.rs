@@ -49,6 +49,19 @@ fn upstream(release: &str) -> &str {
     release[..end].trim_end_matches('.')
 }
 
+/// Number of NUMA nodes that are online; 1 if the kernel does not say.
+#[must_use]
+pub fn nr_nodes(system: &dyn System) -> u64 {
+    let text = system.text(Path::new(super::kernel::NODES)).unwrap_or_default();
+    nr_of_list(String::from_utf8_lossy(&text).trim()).max(1)
+}
+
+/// `1`: the kernel moves memory to the nodes of the CPUs that use it. Absent without the feature.
+#[must_use]
+pub fn numa_balancing() -> &'static Path {
+    Path::new("/proc/sys/kernel/numa_balancing")
+}
+
 /// Returns the free bytes in blocks of at least `bytes`; 0 if unknown.
 pub(crate) fn free_bytes_in(system: &dyn System, bytes: u64) -> u64 {
     let text = system.text(Path::new("/proc/buddyinfo")).unwrap_or_default();

@@ -175,6 +175,7 @@ impl Memory {
                 self.rules.collapse.empty_block == EmptyBlock::SteppedOver
             }
             CollapseRefusal::PteNonPresent
+            | CollapseRefusal::PageRo
             | CollapseRefusal::LackReferencedPage
             | CollapseRefusal::PageCount
             | CollapseRefusal::PageLock

@@ -160,7 +160,7 @@ impl Core {
     }
 
     /// Handles a page that lost its last mapping (G.2.1).
-    fn became_partially_mapped(&mut self, id: FolioId) {
+    pub(crate) fn became_partially_mapped(&mut self, id: FolioId) {
         let folio = self.folios.get_mut(id);
         if !folio.is_anon()
             || folio.order < MIN_LARGE_ORDER

@@ -131,7 +131,8 @@ impl Memory {
         effort: Effort,
     ) -> Option<FolioId> {
         let first = Vpn(order.round_down(fault.vpn.0));
-        let id = self.alloc_in_area(Place { mm: fault.mm, vma: &fault.vma, first }, order, effort)?;
+        let id =
+            self.alloc_in_area(Place { mm: fault.mm, vma: &fault.vma, first }, order, effort)?;
         let pfn = self.core.folios.get(id).pfn;
         let fault_page = fault.vpn.0 - first.0;
         let plan = self.rules.clear.plan(self.arch, self.rules.page, order, fault_page);

@@ -14,7 +14,7 @@ use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::numa::place::Place;
 use crate::rules::anon::Effort;
-use crate::units::{Order, PageIndex, SwapSlot, Vpn, VpnRange};
+use crate::units::{Order, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;
 
 const WINDOW_MAX: u64 = 8;

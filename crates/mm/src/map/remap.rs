@@ -72,9 +72,9 @@ impl Memory {
         let new = VpnRange { start: new_start, end: new_end };
         let overlaps = old_start < new_end && new_start < old_end;
         let found = self.space(mm).vmas.find(old_start).copied();
-        let is_refused = found.is_none_or(|vma| old_end > vma.end);
+        let is_refused = found.is_some_and(|vma| old_end > vma.end);
         if is_refused && !overlaps && self.rules.anon.remap == Remap::OneArea {
-            // By the time the kernel looks at the old range, it has unmapped the new one.
+            // By the time the kernel looks at the end of the old range, it has unmapped the new one.
             self.unmap_pages(mm, new_start, new_end);
         }
         let vma = found.ok_or(not_mapped)?;

@@ -63,9 +63,7 @@ impl MemPolicy {
             PolicyMode::Preferred if nodes.is_empty() => {
                 Some(Self { mode: PolicyMode::Local, nodes })
             }
-            PolicyMode::Preferred => {
-                Some(Self { mode, nodes: NodeSet::of([nodes.nth(0)?]) })
-            }
+            PolicyMode::Preferred => Some(Self { mode, nodes: NodeSet::of([nodes.nth(0)?]) }),
             _ => (!nodes.is_empty()).then_some(Self { mode, nodes }),
         }
     }
@@ -151,7 +149,12 @@ impl PolicyRanges {
         for (old, kept) in self.ranges.drain(..) {
             let before = old.start..old.end.min(range.start);
             let after = old.start.max(range.end)..old.end;
-            ranges.extend([before, after].into_iter().filter(|part| !part.is_empty()).map(|part| (part, kept)));
+            ranges.extend(
+                [before, after]
+                    .into_iter()
+                    .filter(|part| !part.is_empty())
+                    .map(|part| (part, kept)),
+            );
         }
         ranges.extend(policy.filter(|_| !range.is_empty()).map(|policy| (range, policy)));
         ranges.sort_by_key(|(range, _)| range.start);

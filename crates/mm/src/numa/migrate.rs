@@ -5,12 +5,15 @@
 //!
 //! A page moves with its whole folio. A partially mapped folio is split first.
 
+use std::collections::BTreeSet;
+
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
+use crate::memory::rmap_walk::Site;
 use crate::nodes::{MemPolicy, Route};
 use crate::numa::place::Place;
 use crate::pgtable::PteFlags;
-use crate::rules::anon::Effort;
+use crate::rules::anon::{Effort, MovedFolio};
 use crate::units::{MmId, NodeId, NodeSet, Order, Pfn, Vpn, VpnRange};
 
 /// By how many processes a folio that moves may be mapped.
@@ -70,7 +73,7 @@ impl Memory {
                 vpn = vpn.plus(1);
             }
         }
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         queue.retain(|id| seen.insert(*id));
         queue
     }
@@ -108,15 +111,15 @@ impl Memory {
     fn move_folio(&mut self, id: FolioId, target: Target) -> bool {
         let folio = self.core.folios.get(id);
         let (first, nr_pages) = (folio.pfn, folio.nr_pages());
-        if folio.is_partially_mapped && folio.deferred.is_some() && self.split(id, Order::ZERO).is_ok()
+        if folio.is_partially_mapped
+            && folio.deferred.is_some()
+            && self.split(id, Order::ZERO).is_ok()
         {
-            let mut have_all_moved = true;
-            for by in 0..nr_pages {
-                if let Some(part) = self.core.folios.of_pfn(first.plus(by)) {
-                    have_all_moved &= self.move_whole(part, target);
-                }
-            }
-            return have_all_moved;
+            // A part may move to a frame that another part left.
+            let parts: Vec<FolioId> =
+                (0..nr_pages).filter_map(|by| self.core.folios.of_pfn(first.plus(by))).collect();
+            let moved = parts.into_iter().map(|part| self.move_whole(part, target));
+            return moved.fold(true, |all, one| all & one);
         }
         self.move_whole(id, target)
     }
@@ -134,8 +137,26 @@ impl Memory {
         let counters = &mut self.core.counters.numa;
         counters.nr_moved_folios += 1;
         counters.nr_moved_pages += self.core.folios.get(id).nr_pages();
+        let sites = self.sites_of(id);
         self.migrate(id, to);
+        self.requeue(id, &sites);
         true
+    }
+
+    /// A move takes a folio off the queue of deferred splits. Some kernels put it back, marked as
+    /// it was while its entries were removed one by one (R.4.5).
+    fn requeue(&mut self, id: FolioId, sites: &[Site]) {
+        let folio = self.core.folios.get_mut(id);
+        let (was_queued, order) = (folio.deferred.is_some(), folio.order);
+        self.core.deferred.remove(folio);
+        if self.rules.anon.moved == MovedFolio::Whole {
+            return;
+        }
+        if unmaps_in_parts(sites, order) {
+            self.core.became_partially_mapped(id);
+        } else if was_queued {
+            self.core.deferred.push(id, self.core.folios.get_mut(id));
+        }
     }
 
     fn block_at(&mut self, id: FolioId, target: Target) -> Option<Pfn> {
@@ -155,5 +176,50 @@ impl Memory {
             let is_ready = order == Order::ZERO || memory.prepare_large(order, effort);
             is_ready.then(|| memory.core.take_block(order, Order::ZERO)).flatten()
         })
+    }
+}
+
+/// Whether removing these entries one by one leaves some pages unmapped while others are mapped.
+fn unmaps_in_parts(sites: &[Site], order: Order) -> bool {
+    let mut maps = vec![0_u32; order.nr_pages() as usize];
+    let pages = |site: &Site| {
+        let first = (site.pfn.0 & (order.nr_pages() - 1)) as usize;
+        first..first + site.nr as usize
+    };
+    for site in sites {
+        maps[pages(site)].iter_mut().for_each(|nr| *nr += 1);
+    }
+    let mut nr_mapped = maps.iter().filter(|nr| **nr > 0).count();
+    for site in sites {
+        let (mut is_gone, before) = (false, nr_mapped);
+        for nr in &mut maps[pages(site)] {
+            *nr -= 1;
+            nr_mapped -= usize::from(*nr == 0);
+            is_gone |= !site.is_pmd && *nr == 0 && nr_mapped > 0;
+        }
+        if is_gone || (nr_mapped < before && nr_mapped > 0) {
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(pfn: u64, nr: u64, is_pmd: bool) -> Site {
+        Site { mm: MmId(0), vpn: Vpn(0), pfn: Pfn(pfn), nr, is_pmd }
+    }
+
+    #[test]
+    fn only_one_entry_for_all_pages_unmaps_them_at_once() {
+        let order = Order::new(2);
+        assert!(!unmaps_in_parts(&[site(8, 4, true)], order));
+        assert!(unmaps_in_parts(&[site(8, 4, false)], order));
+        assert!(!unmaps_in_parts(&[site(10, 1, false)], order));
+        // The pages stay mapped by the PMD entry, which goes last.
+        assert!(!unmaps_in_parts(&[site(8, 4, false), site(8, 4, true)], order));
+        assert!(unmaps_in_parts(&[site(8, 4, true), site(9, 2, false)], order));
     }
 }

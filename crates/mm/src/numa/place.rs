@@ -92,7 +92,9 @@ impl Memory {
     /// The policy of the area; shared memory has its own, which all its mappings follow (R.2.5).
     fn policy_at(&self, Place { vma, first, .. }: Place<'_>) -> Option<MemPolicy> {
         match vma.backing {
-            Backing::File { open, .. } if self.core.mapping(self.open_file(open).mapping).is_shmem => {
+            Backing::File { open, .. }
+                if self.core.mapping(self.open_file(open).mapping).is_shmem =>
+            {
                 let mapping = self.core.mapping(self.open_file(open).mapping);
                 mapping.policies.at(vma.index_of(first))
             }
@@ -101,7 +103,12 @@ impl Memory {
     }
 
     /// The route of a folio of shared memory.
-    pub(crate) fn shmem_route(&self, file: MappingId, index: PageIndex, order: Order) -> Option<Route> {
+    pub(crate) fn shmem_route(
+        &self,
+        file: MappingId,
+        index: PageIndex,
+        order: Order,
+    ) -> Option<Route> {
         if self.core.buddy.is_single() {
             return None;
         }

@@ -1,6 +1,7 @@
 use super::*;
 use crate::map::Map;
 use crate::memory::{Config, Memory};
+use crate::rules::anon::AreaMerge;
 use crate::rules::{Arch, Placement, Rules};
 use crate::units::{MmId, Vaddr};
 use crate::vma::{Advice, Backing, Prot, Sharing, Vma};
@@ -27,7 +28,7 @@ const TOP: u64 = MMAP_BASE >> 12;
 
 #[test]
 fn the_highest_gap_that_is_large_enough_is_taken() {
-    let mut areas = VmaTree::new();
+    let mut areas = VmaTree::new(AreaMerge::Any);
     let at = |areas: &VmaTree, nr_pages| {
         find(areas, PageSize::K4, Want { nr_pages, congruent_to: None }).map(|vpn| TOP - vpn.0)
     };
@@ -41,7 +42,7 @@ fn the_highest_gap_that_is_large_enough_is_taken() {
 
 #[test]
 fn areas_above_the_top_are_stepped_over() {
-    let mut areas = VmaTree::new();
+    let mut areas = VmaTree::new(AreaMerge::Any);
     areas.insert(area(TOP + 100, TOP + 200));
     areas.insert(area(TOP - 2, TOP + 5));
     let want = Want { nr_pages: 3, congruent_to: None };
@@ -55,7 +56,7 @@ fn a_congruent_place_is_congruent_and_inside_the_gap() {
         let top = MMAP_BASE >> page.shift();
         for pgoff in [0, 1, 511, 512, 5000, (1 << 40) + 3] {
             let want = Want { nr_pages: 700, congruent_to: Some(Congruence { pgoff, order: pmd }) };
-            let place = find(&VmaTree::new(), page, want).unwrap();
+            let place = find(&VmaTree::new(AreaMerge::Any), page, want).unwrap();
             assert!(pmd.is_aligned(place.0.wrapping_sub(pgoff)), "{page} {pgoff}");
             assert!(place.0 + 700 <= top && top - place.0 <= 700 + 2 * pmd.nr_pages());
         }
@@ -64,7 +65,7 @@ fn a_congruent_place_is_congruent_and_inside_the_gap() {
 
 #[test]
 fn without_room_for_the_padding_any_place_will_do() {
-    let mut areas = VmaTree::new();
+    let mut areas = VmaTree::new(AreaMerge::Any);
     areas.insert(area(0, TOP - 600));
     let want = Want {
         nr_pages: 590,

@@ -79,6 +79,12 @@ pub struct AnonRules {
     /// Which entries mprotect makes writable again.
     #[serde(default)]
     pub regain: Regain,
+    /// Which neighbour an area with anonymous pages merges with.
+    #[serde(default)]
+    pub area_merge: AreaMerge,
+    /// What becomes of a large folio that moves to another node.
+    #[serde(default)]
+    pub moved: MovedFolio,
     /// Whether `MAP_STACK` keeps an area in base pages.
     #[serde(default)]
     pub map_stack: MapStack,
@@ -291,6 +297,28 @@ pub enum Regain {
     Exclusive,
 }
 
+/// E.4.7: an area with anonymous pages that becomes like a neighbour without any (`vma.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AreaMerge {
+    /// \[..6.15\] stays apart.
+    #[default]
+    Faulted,
+    /// \[6.16+\] merges.
+    Any,
+}
+
+/// R.4.5: a folio that moved while PTEs mapped it (`numa/migrate.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum MovedFolio {
+    /// \[..\] it leaves the queue of deferred splits.
+    #[default]
+    Whole,
+    /// \[7.2+\] it is queued as partially mapped, so its next move splits it.
+    Queued,
+}
+
 /// D.1.6: `MAP_STACK`, which C libraries use for threads' stacks (`map.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -362,6 +390,8 @@ impl AnonRules {
             unsplittable: Unsplittable::KeptUnmapped,
             split_zero_pages: SplitZeroPages::Replaced,
             regain: Regain::Exclusive,
+            area_merge: AreaMerge::Any,
+            moved: MovedFolio::Whole,
             map_stack: MapStack::Nohuge,
             thp_disable: ThpDisable::ExceptAdvised,
             program: ProgramThp::Inherit,

@@ -145,7 +145,7 @@ proptest! {
 
 #[test]
 fn a_part_of_a_file_area_keeps_its_place_in_the_file() {
-    let mut tree = VmaTree::new();
+    let mut tree = VmaTree::new(AreaMerge::Any);
     tree.insert(vma(10, 20, 1, 0));
     tree.remove(Vpn(15), Vpn(18));
     let ranges: Vec<_> = tree.iter().map(Vma::file_range).collect();
@@ -155,14 +155,14 @@ fn a_part_of_a_file_area_keeps_its_place_in_the_file() {
 #[test]
 #[should_panic(expected = "I1: areas overlap")]
 fn an_overlap_is_a_programmer_error() {
-    let mut tree = VmaTree::new();
+    let mut tree = VmaTree::new(AreaMerge::Any);
     tree.insert(vma(10, 20, 0, 0));
     tree.insert(vma(29, 2, 0, 0));
 }
 
 #[test]
 fn an_area_without_anonymous_pages_joins_one_that_has() {
-    let mut tree = VmaTree::new();
+    let mut tree = VmaTree::new(AreaMerge::Any);
     tree.insert(vma(0, 10, 0, 0));
     tree.mark_anon(Vpn(3));
     tree.insert(vma(10, 10, 0, 0));
@@ -172,7 +172,7 @@ fn an_area_without_anonymous_pages_joins_one_that_has() {
 
 #[test]
 fn areas_of_a_child_stay_apart_i3() {
-    let mut parent = VmaTree::new();
+    let mut parent = VmaTree::new(AreaMerge::Any);
     parent.insert(vma(0, 10, 0, 0));
     parent.mark_anon(Vpn(3));
     let close = |vma: &mut Vma| vma.prot = Prot::NONE;

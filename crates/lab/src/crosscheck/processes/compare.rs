@@ -134,7 +134,11 @@ impl<'a> ProgramComparison<'a> {
         self.pool(step);
         self.scanned(step, result);
         self.swapped(step, result);
-        self.pair.compare(self.hides_pmds, &mut self.verdict);
+        let compared = ComparedPages {
+            hides_pmds: self.hides_pmds,
+            has_nodes: self.run.program.nodes.is_some(),
+        };
+        self.pair.compare(compared, &mut self.verdict);
         // A page that was swapped out and in may have its old pfn again.
         if self.swap.nr_in == 0 {
             self.pair.compare_frames(&before, &mut self.verdict);
@@ -353,6 +357,13 @@ fn has_met_flush(result: &StepResult, is_on_disk: bool) -> bool {
 /// Number of changes per step for which the previous folio is reported.
 const NR_TOLD: usize = 8;
 
+/// What the kernel shows of each page.
+#[derive(Clone, Copy)]
+struct ComparedPages {
+    hides_pmds: bool,
+    has_nodes: bool,
+}
+
 struct Worlds {
     kernel: World,
     model: World,
@@ -366,7 +377,11 @@ impl Worlds {
         })
     }
 
-    fn compare(&self, hides_pmds: bool, verdict: &mut Verdict) {
+    fn compare(
+        &self,
+        ComparedPages { hides_pmds, has_nodes }: ComparedPages,
+        verdict: &mut Verdict,
+    ) {
         // Maps each side's folio label to the other's.
         let mut to_model = BTreeMap::new();
         let mut to_kernel = BTreeMap::new();
@@ -386,6 +401,10 @@ impl Worlds {
             if kernel.is_exclusive != model.is_exclusive {
                 let text = |is| if is { "exclusive" } else { "not exclusive" }.to_owned();
                 differ(Aspect::Exclusive, text(kernel.is_exclusive), text(model.is_exclusive));
+            }
+            if kernel.node != model.node && has_nodes {
+                let text = |node: u8| format!("node {node}");
+                differ(Aspect::Node, text(kernel.node), text(model.node));
             }
             if kernel.is_pmd != model.is_pmd && !hides_pmds {
                 let text = |is| if is { "PMD" } else { "PTE" }.to_owned();

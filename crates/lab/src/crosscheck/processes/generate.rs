@@ -9,6 +9,7 @@ mod disk;
 mod hugetlb;
 mod khugepaged;
 mod locked;
+mod nodes;
 mod shmem;
 mod swap;
 
@@ -38,6 +39,8 @@ pub enum Topic {
     Swap,
     /// mlock, with fork, copy-on-write, collapse and pins.
     Locked,
+    /// Memory policies, and pages that move between nodes.
+    Nodes,
 }
 
 impl Topic {
@@ -114,7 +117,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
         Topic::Swap => generator.map_first_to_swap(),
         Topic::Shmem => generator.map_first_of_shmem(),
-        Topic::Cow | Topic::Locked | Topic::Collapse | Topic::Hugetlb => {
+        Topic::Cow | Topic::Locked | Topic::Nodes | Topic::Collapse | Topic::Hugetlb => {
             generator.map_first_areas();
         }
     }
@@ -122,6 +125,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         match options.topic {
             Topic::Cow => generator.step(),
             Topic::Locked => generator.locked_step(),
+            Topic::Nodes => generator.nodes_step(),
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Swap => generator.swap_step(),
@@ -167,6 +171,7 @@ impl Generator {
         let is_limited = *topic == Topic::Swap;
         let limit = is_limited.then(|| swap::limit(&mut rng, *page, nr_pages));
         let shmem = (*topic == Topic::Shmem).then(|| shmem::settings(&mut rng, *page));
+        let nodes = (*topic == Topic::Nodes).then_some(nodes::NR_NODES);
         let program = ProcessProgram {
             seed,
             nr_pages,
@@ -176,6 +181,7 @@ impl Generator {
             khugepaged,
             limit,
             shmem,
+            nodes,
             steps: Vec::new(),
         };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;
@@ -256,6 +262,7 @@ impl Generator {
     fn map(&mut self, slot: usize) {
         let Some(mut range) = self.some_free_range(slot, 50) else { return };
         let source = match self.rng.below(100) {
+            _ if self.topic == Topic::Nodes => self.source_of_nodes(),
             0..12 => AreaSource::File,
             12..20 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Shared,
             20..26 if matches!(self.topic, Topic::Cow | Topic::Locked) => AreaSource::Segment,

@@ -1,6 +1,7 @@
 //! Parser for recordings of processes (`recordings/README.md`).
 
 use super::limit::{SwapNumbers, lists_of};
+use super::nodes::node_of;
 use super::program::{ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, PageRange, slot_of};
 use super::run::{MapcountChange, PageChange, ProgramRun, Programs, StepResult};
@@ -124,12 +125,16 @@ fn run_of(word: &str) -> Parsed<PageRange> {
     PageRange::of(first, nr)
 }
 
-/// Reads `STATE [FLAGS] [=SUM]`.
+/// Reads `STATE [FLAGS] [@NODE] [=SUM]`.
 fn state_of(word: &str, how: &[&str], orders: &mut Vec<u8>) -> Parsed<PageState> {
     let mut state = PageState { page: page_of(word, orders)?, ..PageState::default() };
     for word in how {
         if let Some(sum) = word.strip_prefix('=') {
             state.sum = Some(number_to(u32::MAX.into(), sum)? as u32);
+            continue;
+        }
+        if let Some(node) = word.strip_prefix('@') {
+            state.node = node_of(node)?.0;
             continue;
         }
         state.is_exclusive |= word.contains('x');

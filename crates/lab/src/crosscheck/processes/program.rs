@@ -19,11 +19,14 @@
 use std::fmt;
 
 use largefolio_mm::map::Madvice;
+use largefolio_mm::nodes::MemPolicy;
+use largefolio_mm::units::NodeId;
 use largefolio_mm::vma::{Lock, Prot, Sharing};
 
 use super::huge::{HugeMapping, HugePages, Trim};
 use super::khugepaged::ScanLimits;
 use super::limit::Limit;
+use super::nodes::{Binding, MoveTo, ends_of, node_of, nodes_of, policy_of, policy_text};
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use super::shmem::ShmemSettings;
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
@@ -40,6 +43,8 @@ pub struct ProcessProgram {
     pub(super) khugepaged: Option<ScanLimits>,
     pub(super) limit: Option<Limit>,
     pub(super) shmem: Option<ShmemSettings>,
+    /// Nodes of the machine; pages are compared with theirs.
+    pub(super) nodes: Option<u64>,
     pub(super) steps: Vec<ProcessStep>,
 }
 
@@ -130,6 +135,16 @@ pub(super) enum ProcessOp {
     /// `fork`; the child gets this slot.
     Fork(usize),
     Exit,
+    /// Runs on a CPU of this node.
+    Node(NodeId),
+    /// `set_mempolicy`.
+    Policy(Option<MemPolicy>),
+    /// `mbind`.
+    Bind(PageRange, Binding),
+    /// `move_pages`.
+    Move(PageRange, MoveTo),
+    /// `migrate_pages` from one node to another.
+    Migrate([NodeId; 2]),
     Scan,
     /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
@@ -313,6 +328,11 @@ impl fmt::Display for ProcessOp {
             Self::Remap(PageRange { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
             Self::Fork(child) => write!(f, "fork {child}"),
             Self::Exit => write!(f, "exit"),
+            Self::Node(node) => write!(f, "node {}", node.0),
+            Self::Policy(policy) => write!(f, "policy {}", policy_text(policy)),
+            Self::Bind(pages, binding) => write!(f, "bind {pages} {}", binding.text()),
+            Self::Move(pages, to) => write!(f, "move {pages} {}", to.text()),
+            Self::Migrate([from, to]) => write!(f, "migrate n{}{}", from.0, to.0),
             Self::Scan => write!(f, "scan"),
             Self::Idle => write!(f, "idle"),
         }
@@ -339,6 +359,9 @@ impl fmt::Display for ProcessProgram {
         if let Some(limit) = self.limit {
             write!(f, " {limit}")?;
         }
+        if let Some(nr) = self.nodes {
+            write!(f, " nodes={nr}")?;
+        }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -351,6 +374,9 @@ impl ProcessStep {
         let op = match (*name, rest) {
             ("fork", [child, ..]) => ProcessOp::Fork(slot_of(child)?),
             ("exit", _) => ProcessOp::Exit,
+            ("node", [node, ..]) => ProcessOp::Node(node_of(node)?),
+            ("policy", [how, ..]) => ProcessOp::Policy(policy_of(how)?),
+            ("migrate", [how, ..]) => ProcessOp::Migrate(ends_of(how)?),
             ("scan", _) => ProcessOp::Scan,
             ("idle", _) => ProcessOp::Idle,
             ("unpin", _) => ProcessOp::Unpin,
@@ -395,6 +421,8 @@ impl ProcessOp {
             "pageout" => Self::Pageout(pages),
             "collapse" => Self::Collapse(pages),
             "punch" => Self::Punch(pages),
+            "bind" => Self::Bind(pages, Binding::of(how)?),
+            "move" => Self::Move(pages, MoveTo::of(how)?),
             "lock" => Self::Lock(pages, lock_of(how)),
             "load" => Self::Load(pages),
             "put" => Self::Put(pages),
@@ -418,8 +446,12 @@ impl ProcessProgram {
         let khugepaged = rest.iter().find_map(limits).transpose()?;
         let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
         let shmem = rest.iter().find_map(|word| ShmemSettings::of(word)).transpose()?;
+        let nodes = rest.iter().find_map(|word| nodes_of(word)).transpose()?;
         let is_own = |word: &&str| {
-            limits(word).is_none() && Limit::of(word).is_none() && ShmemSettings::of(word).is_none()
+            limits(word).is_none()
+                && Limit::of(word).is_none()
+                && ShmemSettings::of(word).is_none()
+                && nodes_of(word).is_none()
         };
         let own: Vec<&str> = rest.iter().copied().filter(is_own).collect();
         let pairs = Pairs::of(&[*pages, *sizes]);
@@ -436,13 +468,30 @@ impl ProcessProgram {
             _ => return unknown(fields),
         };
         let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, shmem, steps })
+        Ok(Self {
+            seed,
+            nr_pages,
+            sizes_kib,
+            own_file,
+            huge,
+            khugepaged,
+            limit,
+            shmem,
+            nodes,
+            steps,
+        })
     }
 
     /// Whether it sets the folio sizes of shared memory.
     #[must_use]
     pub const fn sets_shmem(&self) -> bool {
         self.shmem.is_some()
+    }
+
+    /// Whether it uses NUMA nodes.
+    #[must_use]
+    pub const fn has_nodes(&self) -> bool {
+        self.nodes.is_some()
     }
 
     #[must_use]

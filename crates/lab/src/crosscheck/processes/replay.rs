@@ -12,6 +12,7 @@ use largefolio_mm::hugetlb::HugePool;
 use largefolio_mm::io::{Fallocate, FileSize};
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory, MemoryError};
+use largefolio_mm::numa::BoundPages;
 use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
@@ -25,6 +26,7 @@ use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
 use super::huge::HugePages;
 use super::khugepaged::{Scan, add_keeper};
 use super::limit::{SWAP_BYTES, SwapNumbers};
+use super::nodes::{self, Binding, MoveTo};
 use super::program::{
     AreaSource, FILE_PAGES, FileKind, FillStart, LockAll, OwnFile, OwnMapping, ProcessOp,
     ProcessProgram, ProcessStep,
@@ -68,6 +70,7 @@ pub(super) struct ProgramReplay {
     swapped: SwapNumbers,
     huge: Option<HugePages>,
     unit_bytes: u64,
+    has_nodes: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -133,7 +136,9 @@ impl ProgramReplay {
         };
         let huge_pools = huge.map(pool).into_iter().collect();
         let swap_bytes = if program.limit.is_some() { SWAP_BYTES } else { 0 };
-        let config = Config { ram_bytes, huge_pools, swap_bytes, ..Config::new(header.arch) };
+        let nodes = program.nodes.map_or_else(Vec::new, nodes::configs);
+        let config =
+            Config { ram_bytes, huge_pools, swap_bytes, nodes, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
@@ -167,6 +172,7 @@ impl ProgramReplay {
             swapped: SwapNumbers::default(),
             huge,
             unit_bytes,
+            has_nodes: program.nodes.is_some(),
         })
     }
 
@@ -182,6 +188,9 @@ impl ProgramReplay {
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         self.refresh();
+        if self.has_nodes {
+            self.memory.drain_batches();
+        }
         self.faults_before = self.memory.counters().pgfault;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         if let Some(done) = self.huge_step(mm, step.op) {
@@ -207,6 +216,11 @@ impl ProgramReplay {
             | ProcessOp::Fill(..)
             | ProcessOp::Size(_)
             | ProcessOp::Reserve(_) => self.change_own(step.op),
+            ProcessOp::Node(_)
+            | ProcessOp::Policy(_)
+            | ProcessOp::Bind(..)
+            | ProcessOp::Move(..)
+            | ProcessOp::Migrate(_) => self.place(mm, step.op),
             ProcessOp::Pin(page) => self.pin(mm, page),
             ProcessOp::Unpin => self.unpin(),
             ProcessOp::Lock(range, lock) => self.lock(mm, range, lock),
@@ -247,6 +261,27 @@ impl ProgramReplay {
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    /// Policies and moves. With several CPUs, the recording program drains all batches before each
+    /// step.
+    fn place(&mut self, mm: MmId, op: ProcessOp) -> Result<(), u32> {
+        let done = match op {
+            ProcessOp::Node(node) => self.memory.run_on(mm, node),
+            ProcessOp::Policy(policy) => self.memory.set_mempolicy(mm, policy),
+            ProcessOp::Bind(range, Binding { policy, pages }) => {
+                self.memory.mbind(mm, self.bytes(range), policy, pages)
+            }
+            ProcessOp::Move(range, MoveTo { node, pages }) => {
+                let addrs: Vec<Vaddr> =
+                    (range.first..range.end()).map(|page| self.addr(page)).collect();
+                self.memory.move_pages(mm, addrs, node, pages)
+            }
+            // The recording program has every privilege.
+            ProcessOp::Migrate(ends) => self.memory.migrate_pages(mm, ends, BoundPages::MoveAll),
+            _ => unreachable!("handled by step"),
+        };
+        done.map_err(|_| EINVAL)
     }
 
     fn remap(&mut self, mm: MmId, range: PageRange, to: u64) -> Result<(), u32> {

@@ -30,6 +30,8 @@ pub(super) struct PageState {
     pub(super) is_file: bool,
     /// Sum of the page's 32-bit words, if known.
     pub(super) sum: Option<u32>,
+    /// The page's node; 0 if not recorded.
+    pub(super) node: u8,
     /// The page's mapcount (`kpagecount`); 0 if not recorded.
     pub(super) mapcount: u32,
 }

@@ -23,6 +23,7 @@ use super::settings::{SettingChange, Settings};
 use super::tracefs;
 use crate::crosscheck::processes::ProcessProgram;
 use largefolio_linux::mount::Detached;
+use largefolio_linux::proc::host;
 use largefolio_linux::proc::thp::{control, of_size, setting};
 use largefolio_linux::setting::{Setting, thp};
 use largefolio_linux::signals::Signals;
@@ -41,6 +42,8 @@ pub enum Sets {
     Khugepaged,
     /// The folio sizes of shared memory.
     Shmem,
+    /// None, but the kernel must not move memory between nodes on its own.
+    Nodes,
 }
 
 impl Sets {
@@ -50,6 +53,8 @@ impl Sets {
             Self::Khugepaged
         } else if programs.iter().any(ProcessProgram::sets_shmem) {
             Self::Shmem
+        } else if programs.iter().any(ProcessProgram::has_nodes) {
+            Self::Nodes
         } else {
             Self::Nothing
         }
@@ -58,7 +63,7 @@ impl Sets {
     /// Returns the files of the settings.
     fn paths(self) -> Result<Vec<PathBuf>, CrosscheckError> {
         Ok(match self {
-            Self::Nothing => Vec::new(),
+            Self::Nothing | Self::Nodes => Vec::new(),
             Self::Khugepaged => LIMITS.iter().map(|name| setting(name)).collect(),
             Self::Shmem => {
                 let of_size = |kib: u64| of_size(kib, "shmem_enabled");
@@ -119,8 +124,12 @@ impl CowRecorder {
         probe::install_cow(&path).map_err(CrosscheckError::file(&path))?;
         let asleep = thp::send_khugepaged_to_sleep()?;
         let events = (sets == Sets::Khugepaged).then(tracefs::instance).transpose()?;
-        let held =
+        let mut held: Vec<Setting> =
             sets.paths()?.iter().map(|path| Setting::hold(path)).collect::<Result<_, _>>()?;
+        if sets == Sets::Nodes {
+            facts.check_nodes()?;
+            held.push(Setting::change(host::numa_balancing(), "0")?);
+        }
         let settings = Settings::now();
         Ok(Self { signals, place, _asleep: asleep, events, _held: held, settings })
     }

@@ -72,6 +72,11 @@ pub enum CrosscheckError {
          `folio-lab crosscheck replay` on recordings from such a kernel"
     )]
     KernelMemory,
+    #[error(
+        "this machine has one NUMA node, and these programs need two; run them in a virtual machine \
+         with two (scripts/recordings/nodes.py), or print them with --print"
+    )]
+    OneNode,
     #[error("there is no filesystem to record on: {0}")]
     NoFilesystem(String),
     #[error("no workload is left: {0}")]

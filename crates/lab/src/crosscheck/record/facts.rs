@@ -35,6 +35,8 @@ pub struct Facts {
     pub fault_around_bytes: Option<u64>,
     /// Whether multi-generational LRU is active.
     pub has_generations: bool,
+    /// NUMA nodes.
+    pub nr_nodes: u64,
     pub limits: Limits,
     pub formatters: Vec<(Filesystem, PathBuf)>,
 }
@@ -59,6 +61,7 @@ impl Facts {
             thp,
             fault_around_bytes: fault_around_bytes(),
             has_generations: host::has_generations(&Live),
+            nr_nodes: host::nr_nodes(&Live),
             limits: group::limits(),
             formatters,
         }
@@ -74,6 +77,14 @@ impl Facts {
             Limits::OfAllMemory => Err(CrosscheckError::KernelMemory),
             Limits::OfFolios => Ok(()),
         }
+    }
+
+    /// Checks whether programs about nodes can run here.
+    ///
+    /// # Errors
+    /// The machine has one node.
+    pub const fn check_nodes(&self) -> Result<(), CrosscheckError> {
+        if self.nr_nodes > 1 { Ok(()) } else { Err(CrosscheckError::OneNode) }
     }
 
     /// Returns the name of this kernel's recordings: `live_6.18_amd64`, `live_7.2_arm64_16k`.

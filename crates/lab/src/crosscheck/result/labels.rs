@@ -38,6 +38,7 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::Folio => "folios of processes",
         Aspect::Exclusive => "exclusive bits",
         Aspect::Pmd => "PMD entries",
+        Aspect::Node => "nodes",
         Aspect::Frame => "new frames",
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",

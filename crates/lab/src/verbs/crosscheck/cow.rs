@@ -120,6 +120,29 @@ pub(super) struct SharedArgs {
     programs: ProgramsArgs,
 }
 
+/// Check memory policies and moves between NUMA nodes against the running kernel
+///
+/// Random programs of one to four processes run on CPUs of two nodes. They set policies for
+/// themselves (`set_mempolicy`) and for ranges (`mbind`), and move pages (`move_pages`,
+/// `migrate_pages`), between steps as in `crosscheck cow` and `crosscheck collapse`. The programs
+/// run in lockstep on the kernel and in the model. After each step, every page and its node must
+/// match. Needs root and a machine with two nodes. For each group of programs, folio sets the
+/// per-size THP controls, and it keeps khugepaged asleep and NUMA balancing off; it restores all of
+/// this at the end.
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  sudo folio-lab crosscheck nodes                          400 programs with eight sets of sizes
+  sudo folio-lab crosscheck nodes --programs 5000 --seed 7
+  sudo folio-lab crosscheck nodes --from mine.txt          your own programs
+  folio-lab crosscheck nodes --programs 10 --sizes 64K --print > mine.txt
+
+Exit status: 0 if the kernel and the model agree, 1 if they differ, 2 on error.")]
+pub(super) struct NodesArgs {
+    #[command(flatten)]
+    programs: ProgramsArgs,
+}
+
 /// The programs and their rules.
 #[derive(Args, Debug)]
 struct ProgramsArgs {
@@ -196,6 +219,12 @@ impl CollapseArgs {
 impl SharedArgs {
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
         self.programs.plan(Topic::Shmem, command_line)
+    }
+}
+
+impl NodesArgs {
+    pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
+        self.programs.plan(Topic::Nodes, command_line)
     }
 }
 
@@ -288,7 +317,8 @@ impl ProgramsArgs {
             return self.huge_set(page);
         }
         let fits = |order: Order| topic.fits(page, order);
-        if !matches!(topic, Topic::Cow | Topic::Locked | Topic::Swap) && !fits(pmd) {
+        let has_small = matches!(topic, Topic::Cow | Topic::Locked | Topic::Nodes | Topic::Swap);
+        if !has_small && !fits(pmd) {
             bail!(
                 "with base pages of {}K, a PMD entry maps {}M, which is more than the programs in \
                  this check map; folio-lab crosscheck cow uses smaller folios",

@@ -118,6 +118,7 @@ impl ProgramReplay {
                 let label = entry.pfn.0;
                 let last = entry.pfn.plus(order.nr_pages() - 1);
                 let state = PageState {
+                    node: 0,
                     page: MappedPage::Folio { label, order: order.get(), index: 0 },
                     is_exclusive: view.is_exclusively_mapped,
                     is_pmd: true,

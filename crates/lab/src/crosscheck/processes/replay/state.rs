@@ -85,7 +85,8 @@ impl ProgramReplay {
         let is_exclusive = view.is_some_and(|view| view.is_exclusively_mapped);
         let mapcount = view.map_or(0, |view| view.mapcount);
         let sum = Some(self.sum_of(pfn));
-        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, mapcount }
+        let node = self.memory.core().buddy.node_of(pfn).0;
+        PageState { page, is_exclusive, is_pmd, is_file: !folio.is_anon(), sum, node, mapcount }
     }
 
     /// Flushes statistics and batches, as the probe did before each step (`probe/limit.h`).

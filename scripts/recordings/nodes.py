@@ -1,0 +1,57 @@
+#!/usr/bin/env python3
+"""Runs programs about NUMA on packaged kernels with two nodes (recordings/README.md, "Nodes").
+
+    scripts/recordings/nodes.py --programs DIR 6.12 7.3
+
+DIR/4K holds files `NAME.txt` made by `folio-lab crosscheck nodes --programs N --sizes .. --print`.
+The machine has two nodes with a CPU and 1 GiB each. Has the same requirements as record.py.
+"""
+
+import sys
+
+import built
+import cow
+import guest
+
+NODE_MB = 1024
+BALANCING = "set /proc/sys/kernel/numa_balancing 0"
+
+
+class NodesGuest(cow.CowGuest):
+    """A machine with two nodes."""
+
+    memory_mb = 2 * NODE_MB
+
+    def command(self, initramfs, disks):
+        words = super().command(initramfs, disks)
+        words[words.index("-smp") + 1] = "2,sockets=2"
+        for node in range(2):
+            words += ["-object", f"memory-backend-ram,id=m{node},size={NODE_MB}M",
+                      "-numa", f"node,nodeid={node},cpus={node},memdev=m{node}"]
+        return words
+
+
+def record(work, version, variant, programs, out):
+    """Boots one kernel; returns its recordings as an archive."""
+    name = built.archive_name(version, variant)
+    tree = built.tree_of(work, version, variant)
+    arch = guest.arch_of(variant)
+    page = guest.page_of(variant)
+    machine = NodesGuest(work, tree, variant)
+    machine.modules = guest.Modules(tree).closure(["nvme"])
+    files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
+    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
+    machine.probe = work / "probe" / arch / "cow"
+    first, *others = cow.commands(files, page, name)
+    results = machine.run(work / "probe" / arch, [first, BALANCING, *others], 1500)
+    cow.save(work, name, results, out)
+
+
+def main():
+    parser = cow.arguments(__doc__, "nodes")
+    args = parser.parse_args()
+    return cow.record_all(args, ["amd64"], record)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
