@@ -37,6 +37,15 @@ pub enum NumaError {
     Range(#[from] MapError),
 }
 
+/// Where a process runs and allocates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NodePlace {
+    /// The node of its CPU.
+    pub node: NodeId,
+    /// Its memory policy; `None` is the default.
+    pub policy: Option<MemPolicy>,
+}
+
 /// Whether mbind moves pages that are already there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BoundPages {
@@ -74,6 +83,22 @@ impl Memory {
         let policy = policy.map(|one| self.checked(one)).transpose()?;
         self.core.buddy.set_policy(mm, policy);
         Ok(())
+    }
+
+    /// Returns the node and the policy of a process.
+    #[must_use]
+    pub fn node_place(&self, mm: MmId) -> NodePlace {
+        let task = self.core.buddy.task(mm);
+        NodePlace { node: task.node, policy: task.policy }
+    }
+
+    /// Gives a process a node and a policy; its children inherit both.
+    ///
+    /// # Errors
+    /// As [`Memory::run_on`] and [`Memory::set_mempolicy`].
+    pub fn set_node_place(&mut self, mm: MmId, place: NodePlace) -> Result<(), NumaError> {
+        self.run_on(mm, place.node)?;
+        self.set_mempolicy(mm, place.policy)
     }
 
     /// Sets the policy of a range (`mbind`).

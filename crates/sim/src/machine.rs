@@ -10,6 +10,7 @@
 //! - I3: every number has a source, and every cost is a finite number above 0 in a unit of its
 //!   kind.
 //! - I4: the sizes for which rates are given are in ascending order.
+//! - I5: a node states its distance to each node.
 //!
 //! A file can be based on a built-in machine and list only the differences (`based-on = "altra"`),
 //! so the shared silicon is described in one file. `docs/design/machines.md` describes each key.
@@ -38,6 +39,7 @@ mod cpu;
 mod error;
 mod errors;
 mod load;
+mod node;
 mod this;
 
 #[cfg(test)]
@@ -56,6 +58,7 @@ pub use costs::{
 pub use cpu::{CpuId, Nearest};
 pub use error::{Contradiction, MachineError};
 pub use errors::{BOUNDS_SHARE, COVERAGE, FLOOR_PERCENT, TimeErrors};
+pub use node::MachineNode;
 pub use this::{THIS, this_path};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +76,8 @@ pub struct Machine {
     pub page_size: PageSize,
     /// CPUs that run threads; `None`: one per thread.
     pub nr_cpus: Option<CpuCount>,
+    /// NUMA nodes; none: one.
+    pub nodes: Vec<MachineNode>,
     pub tlb: TlbConfig,
     /// The calibrations that the costs are the mean of, if `folio calibrate` wrote the file.
     pub calibrated: Option<Calibrated>,

@@ -23,6 +23,7 @@ use largefolio_sim::kernel::{Kernel, with_policies};
 use largefolio_sim::machine::{Machine, NR_CPUS_MAX};
 use largefolio_sim::policy::KernelPolicy;
 use largefolio_sim::replay::clock::NS_PER_REFERENCE;
+use largefolio_sim::replay::request::numa::Numa;
 use largefolio_sim::replay::request::{AGED_ROUNDS_MAX, Detail};
 use largefolio_sim::replay::{
     self as sim, Allocator, Annotation, CacheState, Cgroup, FACTOR_MAX, Fragmented, LinkedChoices,
@@ -204,6 +205,12 @@ struct ProgramArgs {
     #[arg(long, value_name = "N",
         value_parser = values::within::<u32>(1..=NR_CPUS_MAX))]
     cpus: Option<u32>,
+    /// Run the program as numactl does, on a machine with NUMA nodes: on the CPUs of node=N [default:
+    /// 0], with a memory policy: bind=N, preferred=N, interleave=N-N, preferred-many=N+N,
+    /// weighted-interleave=N-N or local
+    #[arg(long, value_name = "[node=N,]POLICY", conflicts_with = "sweep",
+        value_parser = str::parse::<Numa>)]
+    numa: Option<Numa>,
     /// Time that passes for khugepaged and kcompactd per reference, in nanoseconds; with 0, neither
     /// runs
     #[arg(
@@ -513,6 +520,7 @@ impl PredictArgs {
             cache: if self.memory.cache.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.program.reference_ns,
             nr_cpus: self.program.cpus,
+            numa: self.program.numa,
             walks: if self.program.nested { Walks::Nested } else { walks },
             detail: if self.output.report.is_some() { Detail::Drawn } else { Detail::None },
             has_regions: self.output.also.has_regions,

@@ -140,6 +140,7 @@ pub fn machine(calibration: &Calibration) -> Result<CalibratedMachine, MachineEr
     }
     let machine = Machine {
         nr_cpus: None,
+        nodes: Vec::new(),
         name: THIS.to_owned(),
         description,
         cpu: Some(calibration.cpu.name.clone()),

@@ -107,6 +107,9 @@ pub struct Settings {
     /// The memory for which the allocator advises huge pages; omitted if as recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub allocator: Option<String>,
+    /// Where the program runs on a machine with nodes, and its memory policy; omitted by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub numa: Option<String>,
     /// Nanoseconds per reference on khugepaged's clock; 0 = khugepaged never runs.
     pub reference_ns: u64,
     /// Notes about kernels that use another version's rules, one sentence each.
@@ -127,6 +130,7 @@ impl Settings {
             annotations: request.annotations.iter().map(ToString::to_string).collect(),
             changes: request.changes.iter().map(ToString::to_string).collect(),
             allocator: request.allocator.map(|allocator| allocator.name().to_owned()),
+            numa: request.numa.map(|numa| numa.to_string()),
             reference_ns: request.ns_per_reference,
             rules_notes: request.rules_notes(),
         }

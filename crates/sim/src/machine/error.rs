@@ -67,6 +67,8 @@ pub enum Contradiction {
              the reason"
     )]
     NoSource { place: String },
+    #[error("{place}: {what}")]
+    Node { place: String, what: &'static str },
     #[error("{place}: list each size once, in ascending order")]
     RateOrder { place: String },
     #[error("errors: total, user and system are multiples of a scale; expected 0 to 1000")]
@@ -90,6 +92,7 @@ impl Contradiction {
             Self::Cost { place, .. } => format!("{place}.value"),
             Self::Range { place, .. } => format!("{place}.range"),
             Self::CostUnit { place, .. } => format!("{place}.unit"),
+            Self::Node { place, .. } => place.clone(),
             Self::NoSource { place } => format!("{place}.source"),
             Self::RateOrder { place } => format!("{place}.size"),
             Self::Errors => "errors.total".to_owned(),

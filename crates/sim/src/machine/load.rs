@@ -11,7 +11,7 @@ use crate::tlb::TlbConfig;
 use super::builtin::MACHINES;
 use super::costs::{Costs, Quantity, Unit};
 use super::error::{Contradiction, MachineError};
-use super::{Calibrated, CpuCount, Machine, NR_CPUS_MAX, TimeErrors};
+use super::{Calibrated, CpuCount, Machine, MachineNode, NR_CPUS_MAX, TimeErrors};
 use crate::datafile::{DataFileError, line_of, parse};
 
 /// The file's syntax. A file based on another machine may omit that machine's values.
@@ -38,6 +38,8 @@ struct MachineFile {
     default_page_size: Option<PageSize>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nr_cpus: Option<CpuCount>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nodes: Vec<MachineNode>,
     tlb: Option<TlbConfig>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     calibrated: Option<Calibrated>,
@@ -108,6 +110,7 @@ impl Machine {
             page_sizes: Some(self.page_sizes.clone()),
             default_page_size: Some(self.page_size),
             nr_cpus: self.nr_cpus.clone(),
+            nodes: self.nodes.clone(),
             tlb: Some(self.tlb.clone()),
             calibrated: self.calibrated.clone(),
             errors: self.errors.clone(),
@@ -153,6 +156,10 @@ impl MachineFile {
                 .or(base.map(|base| base.page_size))
                 .ok_or(missing("default_page_size"))?,
             nr_cpus: self.nr_cpus.or_else(|| base?.nr_cpus.clone()),
+            nodes: match base {
+                Some(base) if self.nodes.is_empty() => base.nodes.clone(),
+                _ => self.nodes,
+            },
             tlb: self.tlb.or_else(|| Some(base?.tlb.clone())).ok_or(missing("tlb"))?,
             calibrated: self.calibrated,
             costs,
@@ -173,7 +180,7 @@ fn base(name: &str) -> Result<Machine, Contradiction> {
 }
 
 impl Machine {
-    /// Checks I1 to I4.
+    /// Checks I1 to I5.
     fn check(&self) -> Result<(), Contradiction> {
         if self.page_sizes.is_empty() {
             return Err(Contradiction::NoPageSize);
@@ -189,6 +196,7 @@ impl Machine {
         if let Some(cpus) = &self.nr_cpus {
             cpus.check()?;
         }
+        MachineNode::check_all(&self.nodes)?;
         self.tlb.check(&self.page_sizes)?;
         if self.errors.as_ref().is_some_and(|errors| !errors.check()) {
             return Err(Contradiction::Errors);

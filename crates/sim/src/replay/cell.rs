@@ -20,6 +20,7 @@ use largefolio_trace::{FileInfo, Meta};
 
 use crate::cost::{BaseTime, Mark, Timing};
 use crate::gaps::Met;
+use crate::machine::MachineNode;
 use crate::replay::changed::Changes;
 use crate::replay::error::CellError;
 use crate::replay::hardware::Hardware;
@@ -182,6 +183,7 @@ impl Cell {
         let mut config = Config::new(spec.machine.arch);
         config.ram_bytes = spec.ram_bytes;
         config.swap_bytes = spec.swap_bytes;
+        config.nodes = spec.machine.nodes.iter().map(MachineNode::config).collect();
         config.fragmentation = spec.fragmentation.state(rules.page, spec.seed);
         config.ageing = (spec.aged_rounds > 0).then(|| spec.ageing());
         if let Some(ageing) = &config.ageing {

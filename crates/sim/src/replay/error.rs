@@ -6,6 +6,7 @@ use largefolio_mm::fork::ForkError;
 use largefolio_mm::io::{OutOfMemory, Short};
 use largefolio_mm::map::MapError;
 use largefolio_mm::memory::MemoryError;
+use largefolio_mm::numa::NumaError;
 use largefolio_mm::policy::PolicyError;
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Op, ThreadId};
@@ -30,6 +31,8 @@ pub enum CellError {
     Io(#[from] OutOfMemory),
     #[error(transparent)]
     Map(#[from] MapError),
+    #[error(transparent)]
+    Numa(#[from] NumaError),
     #[error("thread {0}: a trace can have at most {NR_THREADS_MAX} threads")]
     TooManyThreads(ThreadId),
     #[error(

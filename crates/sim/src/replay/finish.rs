@@ -15,7 +15,7 @@ use crate::replay::cell::Cell;
 use crate::replay::observers::requested;
 use crate::replay::observers::statistics::memory_events;
 use crate::replay::outcome::{
-    AnonSize, Collapses, Entries, Faults, Mapcounts, Outcome, PolicyAnswers, PolicyOutcome, Reads,
+    AnonSize, Collapses, Entries, Faults, Mapcounts, Nodes, Outcome, PolicyAnswers, PolicyOutcome, Reads,
     Writers,
 };
 use crate::replay::request::spec::CellSpec;
@@ -81,6 +81,7 @@ impl Cell {
             waits: events.read,
             estimate,
             strays: self.counted.strays,
+            nodes: self.nodes(),
             hugetlb: self.hugetlb(),
             processes: self.many_processes(),
             is_replaced: self.program.is_replaced,
@@ -92,6 +93,19 @@ impl Cell {
             regions,
             fault_times,
         }
+    }
+
+    /// Memory by node, on a machine with several.
+    fn nodes(&self) -> Option<Nodes> {
+        if self.memory.core().buddy.is_single() {
+            return None;
+        }
+        let (now, base) = (&self.counted.end.counters.numa, &self.counted.base.counters.numa);
+        let page_bytes = self.page().bytes();
+        Some(Nodes {
+            local_bytes: (now.nr_local_pages - base.nr_local_pages) * page_bytes,
+            other_bytes: (now.nr_other_pages - base.nr_other_pages) * page_bytes,
+        })
     }
 
     fn memory_stat(&self) -> BTreeMap<&'static str, u64> {

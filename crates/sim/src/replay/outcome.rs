@@ -113,6 +113,15 @@ pub struct Strays {
     pub beyond_file: u64,
 }
 
+/// Where memory was allocated (docs/behaviour R).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Nodes {
+    /// On the node of the program's CPU.
+    pub local_bytes: u64,
+    /// On other nodes.
+    pub other_bytes: u64,
+}
+
 /// Huge pages of pools (docs/behaviour O), as counts of huge pages or of calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Hugetlb {
@@ -211,6 +220,9 @@ pub struct Outcome {
     pub waits: ReadEvents,
     pub estimate: Estimate,
     pub strays: Strays,
+    /// Memory by node; `None` on a machine with one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<Nodes>,
     /// Huge pages of pools; `None` without a pool if the trace has no such mapping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hugetlb: Option<Hugetlb>,

@@ -10,6 +10,7 @@ pub(crate) mod layout;
 pub(crate) mod linked;
 pub(crate) mod lock;
 pub(crate) mod memory_calls;
+pub(crate) mod numa;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod realign;

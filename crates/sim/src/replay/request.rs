@@ -11,6 +11,7 @@ pub mod cgroup;
 pub mod changes;
 pub(crate) mod fragmented;
 mod groups;
+pub mod numa;
 pub(crate) mod pattern;
 pub(crate) mod spec;
 
@@ -33,6 +34,7 @@ use crate::replay::request::budget::{Budget, FACTOR_MAX};
 use crate::replay::request::cgroup::{Cgroup, NR_CGROUPS_MAX};
 use crate::replay::request::changes::{NR_CHANGES_MAX, SettingChange};
 use crate::replay::request::fragmented::{Fragmented, PERMILLE_MAX};
+use crate::replay::request::numa::Numa;
 use crate::replay::request::pattern::name_of;
 use crate::replay::request::spec::{CacheState, CellSpec};
 use crate::size::MEMORY_GIB_MAX;
@@ -83,6 +85,8 @@ pub struct ReplayRequest {
     pub ns_per_reference: u64,
     /// CPUs that threads run on; `None` = the machine's number.
     pub nr_cpus: Option<u32>,
+    /// Where the program runs on machines with nodes, and its policy; `None` = node 0, no policy.
+    pub numa: Option<Numa>,
     pub walks: Walks,
     pub detail: Detail,
     /// Whether results say where the page walks are.
@@ -139,6 +143,12 @@ pub enum RequestError {
     MaxWork(u64),
     #[error("{0} CPUs are not supported; expected 1 to {NR_CPUS_MAX}")]
     NrCpus(u32),
+    #[error(
+        "--numa {numa}: {} has no node {node}, only {nr_nodes}; a machine file lists nodes under \
+         [[nodes]]",
+        shown(machine)
+    )]
+    NoNode { numa: Numa, machine: String, node: u8, nr_nodes: usize },
     #[error("a fragmentation of {0} thousandths is not supported; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(
@@ -197,6 +207,7 @@ impl ReplayRequest {
             cache: CacheState::Cold,
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
+            numa: None,
             walks: Walks::Native,
             detail: Detail::None,
             has_regions: false,
@@ -388,6 +399,7 @@ impl ReplayRequest {
             allocator: self.allocator,
             ns_per_reference: self.ns_per_reference,
             nr_cpus: self.nr_cpus,
+            numa: self.numa,
             walks: self.walks,
             detail_runs_max,
             has_regions: self.has_regions,
@@ -442,9 +454,16 @@ impl ReplayRequest {
     fn check_machines(&self) -> Result<(), RequestError> {
         let mut names = HashSet::new();
         match self.machines().into_iter().find(|machine| !names.insert(&machine.name)) {
-            Some(machine) => Err(RequestError::MachineName(machine.name.clone())),
-            None => Ok(()),
+            Some(machine) => return Err(RequestError::MachineName(machine.name.clone())),
+            None => {}
         }
+        let Some(numa) = self.numa else { return Ok(()) };
+        let missing = |machine: &Machine| {
+            let (node, nr_nodes) = numa.missing_in(machine)?;
+            let (machine, node) = (machine.name.clone(), node.0);
+            Some(RequestError::NoNode { numa, machine, node, nr_nodes })
+        };
+        self.machines.iter().find_map(missing).map_or(Ok(()), Err)
     }
 
     fn check_fragmentation(&self, spec: &CellSpec) -> Result<(), RequestError> {

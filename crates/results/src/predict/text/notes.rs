@@ -109,6 +109,9 @@ fn setting(report: &PredictResult) -> String {
     {
         text = format!("{text}, linked for {}", linked.join(", "));
     }
+    if let Some(numa) = &settings.numa {
+        text = format!("{text}, {numa}");
+    }
     if let Some(allocator) = &settings.allocator {
         text = format!("{text}, allocator advises huge pages ({allocator})");
     }

@@ -36,6 +36,7 @@ impl Cell {
             self.change(|memory| memory.join_group(mm, group));
         }
         self.limit_thp(space);
+        self.place_on_node(space)?;
         let process = self.program.start(Process::new(nr, space, program));
         self.counted.programs.started();
         self.change_lives(program, 1);
@@ -124,6 +125,7 @@ impl Cell {
         self.end_threads(process);
         let before = self.memory.space(self.program.space(process).mm);
         let (group, thp_off) = (before.group, before.thp_off);
+        let place = self.memory.node_place(self.program.space(process).mm);
         self.release_space(process);
         // Each entry is checked, even if it stays open.
         self.count_steps(self.program.processes[process].nr_entries());
@@ -139,6 +141,7 @@ impl Cell {
         let mm = self.program.spaces[space].mm;
         self.change(|memory| memory.join_group(mm, group));
         self.change(|memory| memory.set_thp_off(mm, thp_off));
+        self.change(|memory| memory.set_node_place(mm, place))?;
         let executing = &mut self.program.processes[process];
         let before = std::mem::replace(&mut executing.program, program);
         let counts = std::mem::replace(&mut executing.has_executed, true);

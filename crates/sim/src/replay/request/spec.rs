@@ -15,6 +15,7 @@ use crate::replay::request::budget::Budget;
 use crate::replay::request::cgroup::Cgroup;
 use crate::replay::request::changes::SettingChange;
 use crate::replay::request::fragmented::Fragmented;
+use crate::replay::request::numa::Numa;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -59,6 +60,8 @@ pub struct CellSpec {
     pub allocator: Option<Allocator>,
     pub ns_per_reference: u64,
     pub nr_cpus: Option<u32>,
+    /// Where the program runs on a machine with nodes, and its policy.
+    pub numa: Option<Numa>,
     pub walks: Walks,
     /// The program's measured slope, if it was measured on the machine's CPU.
     pub anchor: Option<Anchor>,
@@ -95,6 +98,7 @@ impl CellSpec {
             allocator: None,
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
+            numa: None,
             walks: Walks::Native,
             anchor: None,
             detail_runs_max: 0,
