@@ -9,6 +9,7 @@ mod damaged;
 mod files;
 mod hugetlb;
 mod limited;
+mod nodes;
 mod shmem;
 mod swap;
 
@@ -99,11 +100,12 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 
 /// Kinds of random programs, the known differences, and how many programs and kernels there are:
 /// far fewer mean that the test did not find the archives.
-const KINDS: [Kind; 5] = [
+const KINDS: [Kind; 6] = [
     ("collapse", collapse::is_known, (3_524, 10)),
     ("cow", cow::is_known, (3_820, 11)),
     ("hugetlb", |_, _| false, (1_300, 1)),
     ("shmem", |_, _| false, (960, 8)),
+    ("nodes", |_, _| false, (1_600, 4)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),
 ];
 

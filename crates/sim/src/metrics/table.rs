@@ -541,8 +541,12 @@ const PROGRAMS: Groups = Groups {
 /// Numbers that only some cells have.
 pub const SOME: &[Metric] = &[
     Metric::new("cgroups", "", Value::Groups(CGROUPS)).later(),
-    part!("bytes", nodes.local_bytes).csv("nodes_local").later(),
-    part!("bytes", nodes.other_bytes).csv("nodes_other").later(),
+    part!("bytes", nodes.local_bytes).csv("nodes_local").label("from the own node").later(),
+    part!("bytes", nodes.other_bytes)
+        .csv("nodes_other")
+        .label("from other nodes")
+        .less_is_better()
+        .later(),
     part!("faults", hugetlb.faults),
     part!("pages", hugetlb.allocated),
     part!("entries", hugetlb.forked),

@@ -64,6 +64,7 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
         counts("faults", |row| row.faults.total),
         bytes("read from files", |row| row.reads.bytes),
         bytes("memory", memory_bytes),
+        bytes("  from other nodes", |row| row.nodes.map_or(0, |nodes| nodes.other_bytes)),
     ]);
     // The page size changes each part by a different amount.
     if rows.iter().any(|row| row.page_bytes != rows[0].page_bytes) {

@@ -33,6 +33,7 @@ pub(super) fn sections(rows: &[Outcome]) -> Vec<Section> {
         collapses(rows),
         pressure(rows),
         cgroups(rows),
+        Section::new("Memory by node", labelled(rows, metrics::table::SOME)),
         filled(rows),
         cached(rows),
         statistics(rows),
