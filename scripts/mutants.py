@@ -8,7 +8,8 @@
 A mutant is one edit of one file in a scratch copy of the tree. Test groups: `recordings` replays
 every recording of files from a real kernel, `hugetlb` the recordings about hugetlb, `golden` the
 worked examples of docs/behaviour, `statistics` the numbers of smaps and meminfo, `processes` the
-recordings about copy-on-write; `entries`, `advice`, `populate` and `source` are tests of `mm`. They run until one fails; the report
+recordings about copy-on-write; `entries`, `advice`, `populate`, `source` and `nodes` are tests of
+`mm`. They run until one fails; the report
 names it. A mutant takes two to six minutes. Exit status 1 if one survives all.
 """
 
@@ -25,13 +26,32 @@ MM = "crates/mm/src/"
 # Package, test target and tests, run in this order until one fails.
 JUDGES = {"golden": ("sim", "sim", "golden::"), "hugetlb": ("lab", "recordings", "hugetlb"),
           "statistics": ("sim", "sim", "statistics"), "programs": ("lab", "recordings", "model_equals_the_recorded"),
-          "collapse": ("lab", "recordings", "collapse"), "processes": ("lab", "recordings", "cow"),
+          "collapse": ("lab", "recordings", "collapse"), "nodes": ("mm", "mm", "numa"),
+          "processes": ("lab", "recordings", "cow"),
           "recordings": ("lab", "recordings", "files"), "entries": ("mm", "mm", "anon::protect"),
           "advice": ("mm", "mm", "anon::advised"), "populate": ("mm", "mm", "populate"),
           "source": ("mm", "mm", "source")}
 
 # Name, file, original text, replacement.
 MUTANTS = [
+    ("nodes-shared-moves", "numa/migrate.rs",
+     "let may_move = sharers == Sharers::Any || !self.maybe_mapped_shared(id);",
+     "let may_move = sharers == Sharers::Any || self.core.folios.get(id).order >= Order::ZERO;"),
+    ("nodes-turn", "numa/place.rs",
+     "offset.wrapping_add((self.first.0 - self.vma.start.0) >> order.get())",
+     "offset.wrapping_add(self.first.0 - self.vma.start.0)"),
+    ("nodes-requeue", "numa/migrate.rs",
+     "if unmaps_in_parts(sites, order) {", "if was_queued && unmaps_in_parts(sites, order) {"),
+    ("nodes-fewest", "collapse/node.rs",
+     "let most = loads.iter().max().copied().unwrap_or(0);",
+     "let most = loads.iter().min().copied().unwrap_or(0);"),
+    ("nodes-merge", "vma.rs",
+     "self.merge == AreaMerge::Any || own.is_none() || neighbour.is_some();",
+     "self.merge == AreaMerge::Any || own.is_none() || neighbour.is_none();"),
+    ("nodes-huge-far", "numa/place.rs",
+     "if found.is_some() || !may_reclaim {", "if found.is_some() {"),
+    ("nodes-mark", "nodes.rs",
+     "for mark in [self.low.max(mark), mark] {", "for mark in [mark, mark] {"),
     ("regain-shared", "map/protect.rs",
      "folio.is_some_and(Folio::is_anon) && self.core.folios.is_exclusive(pfn)",
      "folio.is_some_and(Folio::is_anon)"),

@@ -6,6 +6,7 @@
 mod anon;
 mod collapse;
 mod hugetlb;
+mod numa;
 mod populate;
 mod shmem;
 mod source;

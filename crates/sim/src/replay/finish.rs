@@ -15,8 +15,8 @@ use crate::replay::cell::Cell;
 use crate::replay::observers::requested;
 use crate::replay::observers::statistics::memory_events;
 use crate::replay::outcome::{
-    AnonSize, Collapses, Entries, Faults, Mapcounts, Nodes, Outcome, PolicyAnswers, PolicyOutcome, Reads,
-    Writers,
+    AnonSize, Collapses, Entries, Faults, Mapcounts, Nodes, Outcome, PolicyAnswers, PolicyOutcome,
+    Reads, Writers,
 };
 use crate::replay::request::spec::CellSpec;
 use crate::tlb;

@@ -65,7 +65,10 @@ impl FromStr for Numa {
             let mode = MODES.iter().find(|(name, _)| *name == key);
             let (_, mode) = mode.ok_or_else(|| {
                 let names: Vec<&str> = MODES.iter().map(|(name, _)| *name).collect();
-                format!("'{word}' is neither node=N nor a policy; policies are {}", names.join(", "))
+                format!(
+                    "'{word}' is neither node=N nor a policy; policies are {}",
+                    names.join(", ")
+                )
             })?;
             if numa.0.policy.is_some() {
                 return Err(format!("'{word}' is a second policy; give one"));
@@ -73,7 +76,10 @@ impl FromStr for Numa {
             let nodes = if value.is_empty() { NodeSet::EMPTY } else { nodes_of(value)? };
             let policy = MemPolicy::new(*mode, nodes);
             numa.0.policy = Some(policy.ok_or_else(|| {
-                format!("'{word}': {key} {} nodes", if value.is_empty() { "needs" } else { "takes no" })
+                format!(
+                    "'{word}': {key} {} nodes",
+                    if value.is_empty() { "needs" } else { "takes no" }
+                )
             })?);
         }
         Ok(numa)
