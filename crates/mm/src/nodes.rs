@@ -15,6 +15,7 @@
 //! by their sizes.
 
 mod policy;
+mod task;
 
 use std::ops::ControlFlow;
 
@@ -22,10 +23,10 @@ use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing, Violation,
     WatermarkRefusal,
 };
-use crate::units::{MmId, NodeId, NodeSet, Order, Pfn};
+use crate::units::{NodeId, Order, Pfn};
 
-pub(crate) use policy::Reach;
 pub use policy::{MemPolicy, PolicyMode, PolicyRanges, Route};
+use task::Task;
 
 /// Distance of a node to itself.
 pub const LOCAL_DISTANCE: u8 = 10;
@@ -46,15 +47,6 @@ impl Default for NodeConfig {
     fn default() -> Self {
         Self { share: 1, distances: Vec::new(), weight: 1 }
     }
-}
-
-/// A process's CPU and memory policy.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Task {
-    pub(crate) node: NodeId,
-    pub(crate) policy: Option<MemPolicy>,
-    /// Allocations without an area that an interleaving policy has placed.
-    nr_turns: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -178,7 +170,7 @@ impl Nodes {
     /// Page frames of a node that are free.
     ///
     /// # Panics
-    /// If there is no such node.
+    /// If the machine lacks the node.
     #[must_use]
     pub fn nr_free_in(&self, node: NodeId) -> u64 {
         self.zones[usize::from(node.0)].buddy.nr_free_pages()
@@ -217,110 +209,6 @@ fn nearest(distances: &[u8], from: usize) -> Vec<NodeId> {
     let mut all: Vec<usize> = (0..distances.len()).collect();
     all.sort_by_key(|&to| (to != from, distances[to], to < from, to));
     all.into_iter().map(|nr| NodeId(nr as u8)).collect()
-}
-
-/// Processes and their policies.
-impl Nodes {
-    pub(crate) fn add_task(&mut self, mm: MmId, like: Option<MmId>) {
-        if self.is_single() {
-            return;
-        }
-        let task = like.map_or(Task::default(), |mm| self.task(mm));
-        *self.task_mut(mm) = task;
-    }
-
-    pub(crate) fn task(&self, mm: MmId) -> Task {
-        self.tasks.get(mm.0 as usize).copied().unwrap_or_default()
-    }
-
-    fn task_mut(&mut self, mm: MmId) -> &mut Task {
-        let nr = mm.0 as usize;
-        if self.tasks.len() <= nr {
-            self.tasks.resize(nr + 1, Task::default());
-        }
-        &mut self.tasks[nr]
-    }
-
-    pub(crate) fn run_on(&mut self, mm: MmId, node: NodeId) {
-        self.task_mut(mm).node = node;
-    }
-
-    pub(crate) fn set_policy(&mut self, mm: MmId, policy: Option<MemPolicy>) {
-        let task = self.task_mut(mm);
-        (task.policy, task.nr_turns) = (policy, 0);
-    }
-
-    #[inline]
-    pub(crate) fn enter(&mut self, mm: MmId) {
-        if !self.is_single() {
-            self.current = mm.0 as usize;
-        }
-    }
-
-    pub(crate) fn weight(&self, node: NodeId) -> u64 {
-        self.zones.get(usize::from(node.0)).map_or(1, |zone| zone.weight)
-    }
-
-    /// The route of allocation number `nth` under a policy, by a CPU of `local`.
-    pub(crate) fn route_of(&self, policy: Option<MemPolicy>, local: NodeId, nth: u64) -> Route {
-        let Some(policy) = policy else { return Route::to(local, NodeSet::ALL) };
-        let turn = if policy.is_interleaved() {
-            policy.interleaved(nth, |node| self.weight(node))
-        } else {
-            local
-        };
-        policy.route(local, turn)
-    }
-
-    /// Takes `route` for all allocations until the next call. Returns the one before.
-    pub(crate) fn take_route(&mut self, route: Option<Route>) -> Option<Route> {
-        std::mem::replace(&mut self.area, route)
-    }
-
-    /// The route of allocation number `nth` of a file with its own policy, by the current process.
-    pub(crate) fn route_of_current(&self, policy: Option<MemPolicy>, nth: u64) -> Route {
-        let task = self.current_task();
-        self.route_of(policy.or(task.policy), task.node, nth)
-    }
-
-    fn current_task(&self) -> Task {
-        self.tasks.get(self.current).copied().unwrap_or_default()
-    }
-
-    /// The route of the next allocation.
-    pub(crate) fn route(&self) -> Route {
-        self.area.unwrap_or_else(|| self.route_of_current(None, self.current_task().nr_turns))
-    }
-
-    fn count_turn(&mut self) {
-        if self.area.is_none()
-            && let Some(task) = self.tasks.get_mut(self.current)
-        {
-            task.nr_turns += 1;
-        }
-    }
-
-    /// The nodes of a route, in the order in which it tries them.
-    fn walk(&self, route: Route) -> Vec<usize> {
-        let nearest = &self.zones[usize::from(route.first.0)].nearest;
-        let nearest = nearest.iter().copied();
-        let is_allowed = |node: &NodeId| route.allowed.contains(*node);
-        let nodes: Vec<NodeId> = match route.reach {
-            Reach::FirstOnly => vec![route.first],
-            Reach::Allowed => nearest.filter(is_allowed).collect(),
-            Reach::AllowedThenAll => nearest
-                .clone()
-                .filter(is_allowed)
-                .chain(nearest.filter(|one| !is_allowed(one)))
-                .collect(),
-        };
-        nodes.into_iter().map(|node| usize::from(node.0)).collect()
-    }
-
-    /// The part of a watermark that a node keeps.
-    fn part(&self, zone: &Zone, mark: u64) -> u64 {
-        (u128::from(mark) * u128::from(zone.buddy.nr_pages()) / u128::from(self.nr_pages)) as u64
-    }
 }
 
 /// Allocation, as in [`Buddy`], along the route.
@@ -496,11 +384,8 @@ impl Nodes {
         let nr_free = self.nr_free_pages();
         let part =
             |zone: &Zone| u64::from(zone.buddy.unusable_index(order)) * zone.buddy.nr_free_pages();
-        if nr_free == 0 {
-            1000
-        } else {
-            (self.zones.iter().map(part).sum::<u64>() / nr_free) as u32
-        }
+        let sum: u64 = self.zones.iter().map(part).sum();
+        sum.checked_div(nr_free).unwrap_or(1000) as u32
     }
 
     /// Checks every zone.

@@ -53,8 +53,7 @@ pub(crate) enum Reach {
 }
 
 impl MemPolicy {
-    /// A policy for `nodes`; `None` if the mode needs nodes and there are none, or the other way
-    /// round. As in the kernel, no preferred node means the CPU's.
+    /// A policy for `nodes`; `None` for an empty set, or for a set with `Local`. As in the kernel, no preferred node means the CPU's.
     #[must_use]
     pub fn new(mode: PolicyMode, nodes: NodeSet) -> Option<Self> {
         match mode {
@@ -98,7 +97,7 @@ impl MemPolicy {
         unreachable!("the remainder is below the sum of the weights")
     }
 
-    /// The route of an allocation by a CPU of `local`; `turn` is the node whose turn it is.
+    /// The route of an allocation by a CPU of `local`; `turn` is an interleaving policy's next node.
     pub(crate) fn route(self, local: NodeId, turn: NodeId) -> Route {
         let all = NodeSet::ALL;
         match self.mode {

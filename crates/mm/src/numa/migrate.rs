@@ -34,7 +34,7 @@ pub(super) enum Target {
 }
 
 impl Memory {
-    /// The folio of a page, if it must move.
+    /// Finds a page's folio, if it must move.
     pub(super) fn misplaced(
         &self,
         mm: MmId,
@@ -53,7 +53,7 @@ impl Memory {
         (is_wrong(self.core.buddy.node_of(pfn)) && may_move && is_listed).then_some(id)
     }
 
-    /// The folios of a range that must move, in the order of addresses.
+    /// Finds a range's folios that must move, in ascending order.
     pub(super) fn queue_range(
         &self,
         mm: MmId,

@@ -1,4 +1,4 @@
-//! The nodes that the folio of an area may come from (docs/behaviour R.2, R.3).
+//! The nodes that an area's folios may come from (docs/behaviour R.2, R.3).
 //!
 //! Corresponds to: `get_vma_policy`, `vma_alloc_folio`, `alloc_pages_mpol`.
 
@@ -14,7 +14,7 @@ use crate::vma::{Backing, Vma};
 pub(crate) struct Place<'a> {
     pub(crate) mm: MmId,
     pub(crate) vma: &'a Vma,
-    /// First page of the folio.
+    /// The folio's first page.
     pub(crate) first: Vpn,
 }
 
@@ -66,7 +66,7 @@ impl Memory {
         self.on_route(Some(route), |memory| alloc(memory, effort))
     }
 
-    /// Runs `alloc`, whose allocations take `route`; without one, the current route.
+    /// Runs `alloc` with allocations on `route`; without one, on the current route.
     #[inline]
     pub(crate) fn on_route<R>(
         &mut self,

@@ -31,7 +31,7 @@ fn rules(size_kib: &[u64]) -> Rules {
 }
 
 fn policy(mode: PolicyMode, nodes: &[NodeId]) -> Option<MemPolicy> {
-    Some(MemPolicy::new(mode, NodeSet::of(nodes.iter().copied())).unwrap())
+    MemPolicy::new(mode, NodeSet::of(nodes.iter().copied()))
 }
 
 impl World {

@@ -453,9 +453,9 @@ impl ReplayRequest {
 
     fn check_machines(&self) -> Result<(), RequestError> {
         let mut names = HashSet::new();
-        match self.machines().into_iter().find(|machine| !names.insert(&machine.name)) {
-            Some(machine) => return Err(RequestError::MachineName(machine.name.clone())),
-            None => {}
+        let twice = self.machines().into_iter().find(|machine| !names.insert(&machine.name));
+        if let Some(machine) = twice {
+            return Err(RequestError::MachineName(machine.name.clone()));
         }
         let Some(numa) = self.numa else { return Ok(()) };
         let missing = |machine: &Machine| {

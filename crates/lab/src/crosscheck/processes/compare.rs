@@ -357,7 +357,7 @@ fn has_met_flush(result: &StepResult, is_on_disk: bool) -> bool {
 /// Number of changes per step for which the previous folio is reported.
 const NR_TOLD: usize = 8;
 
-/// What the kernel shows of each page.
+/// The facts about pages that a recording has.
 #[derive(Clone, Copy)]
 struct ComparedPages {
     hides_pmds: bool,

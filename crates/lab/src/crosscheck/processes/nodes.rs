@@ -68,7 +68,7 @@ fn letters(nodes: NodeSet) -> String {
     nodes.iter().map(|node| node.0.to_string()).collect()
 }
 
-/// Reads a policy's letter and nodes; `d` is none.
+/// Reads a policy's letter and nodes; `d` is the default.
 pub(super) fn policy_of(word: &str) -> Parsed<Option<MemPolicy>> {
     let letter = word.chars().next().unwrap_or_default();
     if letter == 'd' {
