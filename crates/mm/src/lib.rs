@@ -80,6 +80,7 @@
 // Units, and modules that depend on little else.
 pub mod buddy;
 pub mod counters;
+pub mod mempolicy;
 pub mod nodes;
 pub mod pgtable;
 pub mod placement;

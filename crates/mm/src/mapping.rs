@@ -29,7 +29,7 @@ pub(crate) mod shadows;
 pub mod tree;
 
 use crate::mapping::gate::Gate;
-use crate::nodes::PolicyRanges;
+use crate::mempolicy::PolicyRanges;
 use crate::rules::sizes::FileOrders;
 use crate::rules::{Device, OrderRange};
 use crate::units::PageRange;

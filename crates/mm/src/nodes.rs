@@ -1,7 +1,7 @@
 //! Free memory by NUMA node, and the node that an allocation takes it from (docs/behaviour R.1, R.3).
 //!
 //! Corresponds to: `build_zonelists`, `get_page_from_freelist`, `alloc_pages_mpol`,
-//! `alloc_pages_preferred_many`, `get_task_policy`.
+//! `alloc_pages_preferred_many`.
 //!
 //! ```text
 //!   pfn 0                 n                  2n
@@ -14,7 +14,6 @@
 //! Differs: a policy belongs to a process, not to a thread. A watermark is shared among the nodes
 //! by their sizes.
 
-mod policy;
 mod task;
 
 use std::ops::ControlFlow;
@@ -23,9 +22,9 @@ use crate::buddy::{
     Ageing, Buddy, BuddyConfig, BuddyError, Fragmentation, MigrateType, RoundOfAgeing, Violation,
     WatermarkRefusal,
 };
+use crate::mempolicy::Route;
 use crate::units::{NodeId, Order, Pfn};
 
-pub use policy::{MemPolicy, PolicyMode, PolicyRanges, Route};
 use task::Task;
 
 /// Distance of a node to itself.

@@ -1,5 +1,5 @@
 //! NUMA: where processes run, their memory policies, and pages that move between nodes
-//! (docs/behaviour R).
+//! (docs/behaviour R.2, R.4).
 //!
 //! Corresponds to: `set_mempolicy`, `mbind`, `move_pages`, `migrate_pages` (the call),
 //! `queue_pages_range`, `migrate_folio_add`, `alloc_migration_target_by_mpol`.
@@ -15,7 +15,7 @@ use thiserror::Error;
 
 use crate::map::MapError;
 use crate::memory::Memory;
-use crate::nodes::MemPolicy;
+use crate::mempolicy::MemPolicy;
 use crate::units::{MmId, NodeId, NodeSet, Vaddr, Vpn, VpnRange};
 use crate::vma::Backing;
 use migrate::{Sharers, Target};

@@ -8,8 +8,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::nodes::MemPolicy;
-use crate::rules::anon::AreaMerge;
+use serde::{Deserialize, Serialize};
+
+use crate::mempolicy::MemPolicy;
 use crate::units::{Order, Vpn};
 
 /// Open file in the memory manager: one readahead state (B.7.1).
@@ -328,6 +329,17 @@ impl Vma {
             && self.is_armed == next.is_armed
             && self.grows_to == next.grows_to
     }
+}
+
+/// E.4.7: an area with anonymous pages that becomes like a neighbour without any.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum AreaMerge {
+    /// \[..6.15\] stays apart.
+    #[default]
+    Faulted,
+    /// \[6.16+\] merges.
+    Any,
 }
 
 /// All areas of a process, by start address.

@@ -5,7 +5,7 @@
 use super::CollapseTarget;
 use super::scan::is_hole;
 use crate::memory::Memory;
-use crate::nodes::Route;
+use crate::mempolicy::Route;
 use crate::units::{MappingId, NodeId, NodeSet, PageIndex, PageRange, Pfn};
 
 impl Memory {

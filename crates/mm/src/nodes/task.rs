@@ -1,7 +1,9 @@
 //! Where each process runs, its policy, and the route of its next allocation (docs/behaviour R.2).
+//!
+//! Corresponds to: `get_task_policy`.
 
-use super::policy::{MemPolicy, Reach, Route};
 use super::{Nodes, Zone};
+use crate::mempolicy::{MemPolicy, Reach, Route};
 use crate::units::{MmId, NodeId, NodeSet};
 
 /// A process's CPU and memory policy.

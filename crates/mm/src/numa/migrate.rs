@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
-use crate::nodes::{MemPolicy, Route};
+use crate::mempolicy::{MemPolicy, Route};
 use crate::numa::place::Place;
 use crate::pgtable::PteFlags;
 use crate::rules::anon::{Effort, MovedFolio};

@@ -4,7 +4,7 @@
 
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::nodes::{MemPolicy, PolicyMode, Route};
+use crate::mempolicy::{MemPolicy, PolicyMode, Route};
 use crate::rules::anon::Effort;
 use crate::units::{MappingId, MmId, NodeSet, Order, PageIndex, Vpn};
 use crate::vma::{Backing, Vma};

@@ -1,10 +1,9 @@
 use super::*;
 use crate::map::Map;
 use crate::memory::{Config, Memory};
-use crate::rules::anon::AreaMerge;
 use crate::rules::{Arch, Placement, Rules};
 use crate::units::{MmId, Vaddr};
-use crate::vma::{Advice, Backing, Prot, Sharing, Vma};
+use crate::vma::{Advice, AreaMerge, Backing, Prot, Sharing, Vma};
 
 fn area(start: u64, end: u64) -> Vma {
     Vma {

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::rmap::mapcount::{HugetlbOwners, MapcountRules, PmdCount};
 use crate::rmap::owners::OwnerLayout;
 use crate::units::{Order, PageSize};
-use crate::vma::HugeAdvice;
+use crate::vma::{AreaMerge, HugeAdvice};
 
 pub use self::orders::Orders;
 
@@ -295,17 +295,6 @@ pub enum Regain {
     Dirty,
     /// \[6.2+\] PTEs and PMD entries of exclusive pages, and dirty ones of a shared file.
     Exclusive,
-}
-
-/// E.4.7: an area with anonymous pages that becomes like a neighbour without any (`vma.rs`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum AreaMerge {
-    /// \[..6.15\] stays apart.
-    #[default]
-    Faulted,
-    /// \[6.16+\] merges.
-    Any,
 }
 
 /// R.4.5: a folio that moved while PTEs mapped it (`numa/migrate.rs`).

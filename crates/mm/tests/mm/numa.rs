@@ -3,7 +3,8 @@
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
 use largefolio_mm::memory::{Config, Memory};
-use largefolio_mm::nodes::{MemPolicy, NodeConfig, PolicyMode};
+use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
+use largefolio_mm::nodes::NodeConfig;
 use largefolio_mm::numa::{BoundPages, NumaError};
 use largefolio_mm::rules::anon::{MovedFolio, SizeMode};
 use largefolio_mm::rules::{Arch, Rules};

@@ -113,7 +113,7 @@ pub struct Strays {
     pub beyond_file: u64,
 }
 
-/// Where memory was allocated (docs/behaviour R).
+/// Where memory was allocated (docs/behaviour R.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Nodes {
     /// On the node of the program's CPU.

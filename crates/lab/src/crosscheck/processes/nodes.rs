@@ -9,7 +9,8 @@
 //!   0 migrate n01               migrate_pages from node 0 to node 1
 //! ```
 
-use largefolio_mm::nodes::{MemPolicy, NodeConfig, PolicyMode};
+use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
+use largefolio_mm::nodes::NodeConfig;
 use largefolio_mm::numa::BoundPages;
 use largefolio_mm::units::{NodeId, NodeSet};
 

@@ -19,7 +19,7 @@
 use std::fmt;
 
 use largefolio_mm::map::Madvice;
-use largefolio_mm::nodes::MemPolicy;
+use largefolio_mm::mempolicy::MemPolicy;
 use largefolio_mm::units::NodeId;
 use largefolio_mm::vma::{Lock, Prot, Sharing};
 

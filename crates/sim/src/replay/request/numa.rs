@@ -5,7 +5,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use largefolio_mm::nodes::{MemPolicy, PolicyMode};
+use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
 use largefolio_mm::numa::NodePlace;
 use largefolio_mm::units::{NodeId, NodeSet};
 

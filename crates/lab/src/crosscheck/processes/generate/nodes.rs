@@ -1,6 +1,6 @@
 //! Programs about NUMA: policies and moves, between the steps of copy-on-write and collapse programs.
 
-use largefolio_mm::nodes::{MemPolicy, PolicyMode};
+use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
 use largefolio_mm::numa::BoundPages;
 use largefolio_mm::units::{NodeId, NodeSet};
 use largefolio_trace::generate::Rng;
