@@ -97,6 +97,7 @@ pub mod mapping;
 // Readahead, and the whole machine.
 pub mod memory;
 pub mod readahead;
+mod route;
 // Each file extends `Memory` by one operation.
 mod access;
 pub mod collapse;

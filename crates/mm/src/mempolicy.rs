@@ -1,6 +1,6 @@
 //! Memory policies: which node a page should come from (docs/behaviour R.2).
 //!
-//! Corresponds to: `struct mempolicy`, `policy_nodemask`, `interleave_nid`, `weighted_interleave_nid`.
+//! Corresponds to: `policy_nodemask`, `interleave_nid`, `weighted_interleave_nid`.
 
 use std::ops::Range;
 

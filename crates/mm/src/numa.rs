@@ -4,10 +4,9 @@
 //! Corresponds to: `set_mempolicy`, `mbind`, `move_pages`, `migrate_pages` (the call),
 //! `queue_pages_range`, `migrate_folio_add`, `alloc_migration_target_by_mpol`.
 //!
-//! Reading order: this file, `place`, `migrate`. Free memory by node is in [`crate::nodes`].
+//! Reading order: `route`, this file, `migrate`. Free memory by node is in [`crate::nodes`].
 
 mod migrate;
-pub(crate) mod place;
 
 use std::collections::BTreeSet;
 

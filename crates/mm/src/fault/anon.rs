@@ -18,9 +18,9 @@ use crate::core::mapped::Level;
 use crate::fault::{Access, Fault, FaultError, FaultOutcome};
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::numa::place::Place;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::ram::StretchWork;
+use crate::route::Place;
 use crate::rules::anon::{Effort, Orders};
 use crate::units::{Order, PageIndex, Vpn};
 

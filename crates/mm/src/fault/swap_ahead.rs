@@ -12,7 +12,7 @@
 use super::{Fault, FaultError};
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::numa::place::Place;
+use crate::route::Place;
 use crate::rules::anon::Effort;
 use crate::units::{Order, SwapSlot, Vpn, VpnRange};
 use crate::vma::SwapAhead;

@@ -11,8 +11,8 @@ use crate::folio::{FolioId, Owner};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::mempolicy::{MemPolicy, Route};
-use crate::numa::place::Place;
 use crate::pgtable::PteFlags;
+use crate::route::Place;
 use crate::rules::anon::{Effort, MovedFolio};
 use crate::units::{MmId, NodeId, NodeSet, Order, Pfn, Vpn, VpnRange};
 
