@@ -9,13 +9,6 @@ use largefolio_sim::kernel::Kernel;
 
 use super::{assert_told_apart, recordings, rows};
 
-/// Programs on 6.12 that lock memory (docs/differences.md, "Locked memory on 6.12").
-const NOT_EXPLAINED: [u64; 3] = [128, 153, 404];
-
-pub(crate) fn is_known(recording: &Recording<Programs>, row: &ProgramRow) -> bool {
-    recording.name.starts_with("locked_6.12_amd64") && NOT_EXPLAINED.contains(&row.seed)
-}
-
 /// In a guest, the machine's counts come only from the programs. Without per-page mapcounts they
 /// differ (docs/behaviour F.5.2, F.5.7).
 #[test]
