@@ -36,8 +36,8 @@ pub enum LibraryError {
 }
 
 /// Subfolders with recordings of processes, which a scan for recordings of files skips.
-const OTHER_KINDS: [&str; 7] =
-    ["cow", "collapse", "entries", "hugetlb", "khugepaged", "shmem", "swap"];
+const OTHER_KINDS: [&str; 8] =
+    ["cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap"];
 
 /// Second word of a recording of processes (`probe/cow.c`).
 const PROCESSES: &str = "cow";
