@@ -397,6 +397,13 @@ impl ProcessStep {
 }
 
 impl ProcessOp {
+    pub(super) const fn is_about_nodes(self) -> bool {
+        matches!(
+            self,
+            Self::Node(_) | Self::Policy(_) | Self::Bind(..) | Self::Move(..) | Self::Migrate(_)
+        )
+    }
+
     fn of(name: &str, pages: PageRange, rest: &[&str]) -> Parsed<Self> {
         let how = rest.last().copied().unwrap_or_default();
         let advice = advice_of(how);

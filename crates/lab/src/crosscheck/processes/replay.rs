@@ -188,9 +188,6 @@ impl ProgramReplay {
     pub(super) fn step(&mut self, step: &ProcessStep) -> Result<(), u32> {
         self.nr_steps += 1;
         self.refresh();
-        if self.has_nodes {
-            self.memory.drain_batches();
-        }
         self.faults_before = self.memory.counters().pgfault;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
         if let Some(done) = self.huge_step(mm, step.op) {
@@ -216,11 +213,7 @@ impl ProgramReplay {
             | ProcessOp::Fill(..)
             | ProcessOp::Size(_)
             | ProcessOp::Reserve(_) => self.change_own(step.op),
-            ProcessOp::Node(_)
-            | ProcessOp::Policy(_)
-            | ProcessOp::Bind(..)
-            | ProcessOp::Move(..)
-            | ProcessOp::Migrate(_) => self.place(mm, step.op),
+            op if op.is_about_nodes() => self.place(mm, op),
             ProcessOp::Pin(page) => self.pin(mm, page),
             ProcessOp::Unpin => self.unpin(),
             ProcessOp::Lock(range, lock) => self.lock(mm, range, lock),
@@ -260,6 +253,7 @@ impl ProgramReplay {
             ProcessOp::Drop(range) => self.advise(mm, range, Madvice::Dontneed),
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
+            _ => unreachable!("about nodes"),
         }
     }
 

@@ -91,6 +91,9 @@ impl ProgramReplay {
 
     /// Flushes statistics and batches, as the probe did before each step (`probe/limit.h`).
     pub(super) fn refresh(&mut self) {
+        if self.has_nodes {
+            self.memory.drain_batches();
+        }
         let Some(group) = self.group else { return };
         self.memory.flush_group_stats(group);
         self.memory.drain_batches();
