@@ -18,6 +18,7 @@ fn facts() -> Facts {
         page_bytes: 4096,
         thp: Thp::Madvise,
         has_generations: false,
+        nr_nodes: 1,
         limits: Limits::OfFolios,
         fault_around_bytes: Some(65536),
         formatters: Filesystem::LIVE.map(|one| (one, "/bin/true".into())).to_vec(),

@@ -234,6 +234,7 @@ fn report(rows: Vec<Outcome>) -> PredictResult {
         annotations: Vec::new(),
         changes: vec!["50%:thp=always".to_owned()],
         allocator: None,
+        numa: None,
         reference_ns: 5,
     };
     let command = arguments("folio predict py.folio");

@@ -31,6 +31,7 @@ pub(crate) fn predicted(path: &Path, cells: &[(&str, &str)]) -> PredictResult {
         annotations: Vec::new(),
         changes: Vec::new(),
         allocator: None,
+        numa: None,
         reference_ns: 0,
     };
     let command = vec!["folio".to_owned(), "predict".to_owned(), "zipf.folio".to_owned()];

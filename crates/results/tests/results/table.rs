@@ -82,6 +82,7 @@ fn settings() -> Settings {
         annotations,
         changes: vec!["50%:defrag=always".to_owned()],
         allocator: None,
+        numa: None,
         reference_ns,
         rules_notes: Vec::new(),
     }
