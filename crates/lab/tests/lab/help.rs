@@ -17,6 +17,7 @@ const VERBS: &[&str] = &[
     "crosscheck program",
     "crosscheck cow",
     "crosscheck collapse",
+    "crosscheck nodes",
     "crosscheck record",
     "crosscheck replay",
     "crosscheck workloads",

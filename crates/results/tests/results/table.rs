@@ -226,7 +226,7 @@ fn assert_same(outcome: &Outcome, columns: &BTreeMap<String, Value>) {
         assert_eq!(column, &sorted(value.clone()), "{name}");
     }
     for name in columns.keys().filter(|name| !OF_THE_RESULT.contains(&name.as_str())) {
-        let may_lack = ["estimate_", "hugetlb_", "processes_"];
+        let may_lack = ["estimate_", "hugetlb_", "nodes_", "processes_"];
         let is_absent = match &columns[name] {
             Value::Null => may_lack.iter().any(|part| name.starts_with(part)),
             value => ["gaps", "processes_programs"].contains(&name.as_str()) && *value == json!([]),
