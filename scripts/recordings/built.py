@@ -1,9 +1,11 @@
 """Kernels that no distribution packages: configured and built from a packaged source.
 
 `built/kernels.toml` lists them. A kernel is `allnoconfig` plus the options of `built/*.config` and
-its own, so it builds in minutes and has no modules.
+its own, so it builds in minutes and has no modules. One with `attach` also has the features of
+kernel/ that know its version.
 """
 
+import hashlib
 import lzma
 import os
 import pathlib
@@ -14,6 +16,7 @@ import tomllib
 import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
+FEATURES = BUILT.parent.parent.parent / "kernel"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 # `make`'s architecture name, image and compiler.
 ARCHES = {
@@ -60,6 +63,25 @@ def source(work, version):
     return tree
 
 
+def attached(work, version):
+    """A version's source with the features of kernel/."""
+    copy = work / "sources" / f"attached-{version}"
+    done = subprocess.run([FEATURES / "attach.py", source(work, version), copy, version],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise packages.Missing(done.stderr.strip())
+    return copy
+
+
+def features_digest():
+    """A hash of all files of kernel/."""
+    digest = hashlib.sha256()
+    for path in sorted(path for path in FEATURES.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(FEATURES)} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def make(tree, out, arch, *words):
     name, _, compiler = ARCHES[arch]
     command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
@@ -74,15 +96,17 @@ def build(work, name, variant):
     """
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
+    is_attached = KERNELS[name].get("attach", False)
+    inputs = wanted + (f"# kernel/: {features_digest()}\n" if is_attached else "")
     complete = tree / "complete"
-    if complete.exists() and complete.read_text() == wanted:
+    if complete.exists() and complete.read_text() == inputs:
         return tree
     arch = "amd64" if variant == "amd64" else "arm64"
     out = work / "build" / f"{name}_{variant}"
     out.mkdir(parents=True, exist_ok=True)
     asked = out / "asked.config"
     asked.write_text(wanted)
-    sources = source(work, KERNELS[name]["source"])
+    sources = (attached if is_attached else source)(work, KERNELS[name]["source"])
     make(sources, out, arch, f"KCONFIG_ALLCONFIG={asked}", "allnoconfig")
     if lost := lacking(wanted, (out / ".config").read_text()):
         raise packages.Missing(f"{name} {variant} cannot have {', '.join(lost)}")
@@ -91,7 +115,7 @@ def build(work, name, variant):
     make(sources, out, arch, f"-j{os.cpu_count()}", pathlib.PurePath(image).name)
     (tree / "boot").mkdir(parents=True, exist_ok=True)
     (tree / "boot" / "vmlinuz").write_bytes((out / image).read_bytes())
-    complete.write_text(wanted)
+    complete.write_text(inputs)
     return tree
 
 
