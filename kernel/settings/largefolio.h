@@ -37,5 +37,8 @@ ssize_t lf_setting_store(struct kobject *kobj, struct kobj_attribute *attr,
 /* Adds a setting's file; for late_initcall. */
 int lf_setting_add(struct lf_setting *setting);
 
+/* Adds a folder of files; for late_initcall. */
+int lf_group_add(const struct attribute_group *group);
+
 #endif /* CONFIG_LARGEFOLIO */
 #endif

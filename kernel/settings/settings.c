@@ -61,6 +61,11 @@ int __init lf_setting_add(struct lf_setting *setting)
 	return sysfs_create_file(lf_kobj, &setting->attr.attr);
 }
 
+int __init lf_group_add(const struct attribute_group *group)
+{
+	return lf_kobj ? sysfs_create_group(lf_kobj, group) : -ENOMEM;
+}
+
 /* mm_kobj is made by a postcore_initcall. */
 static int __init lf_settings_init(void)
 {

@@ -18,6 +18,7 @@ import packages
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 FEATURES = BUILT.parent.parent.parent / "kernel"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
+SETTINGS = "/sys/kernel/mm/largefolio"
 # `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
@@ -90,10 +91,26 @@ def make(tree, out, arch, *words):
         raise packages.Missing(f"{out.name}: make {' '.join(words)}: {done.stderr.strip()[-600:]}")
 
 
+def image_of(name):
+    """The kernel of which `name` is a setting."""
+    return KERNELS[name].get("of", name)
+
+
+def settings(name):
+    """Lines of the guest's list that set a kernel's features, and more words for its command line.
+
+    A packaged kernel has neither.
+    """
+    kernel = KERNELS.get(name, {})
+    lines = [f"set {SETTINGS}/{each}" for each in kernel.get("set", [])]
+    return lines, " ".join(kernel.get("boot", []))
+
+
 def build(work, name, variant):
     """Builds one kernel unless it exists with these options; returns the folder with its image
     below `boot`.
     """
+    name = image_of(name)
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
     is_attached = KERNELS[name].get("attach", False)

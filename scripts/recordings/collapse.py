@@ -63,7 +63,7 @@ def record(work, version, variant, programs, out):
     """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
-    machine = CollapseGuest(work, tree, variant)
+    machine = CollapseGuest(work, tree, variant, built.settings(version))
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}

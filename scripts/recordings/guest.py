@@ -106,9 +106,11 @@ class Guest:
     result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
 
-    def __init__(self, work, tree, variant):
+    def __init__(self, work, tree, variant, settings=((), "")):
         self.work = pathlib.Path(work)
         self.variant = variant
+        # The list's first lines, and more words for the kernel's command line.
+        self.settings, self.parameters = settings
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
@@ -129,7 +131,7 @@ class Guest:
         for name, data in self.modules.items():
             parts.append(cpio_entry(f"modules/{name}.ko", data, 0o100644))
         loads = [f"module /modules/{name}.ko" for name in self.modules]
-        text = "\n".join(loads + commands) + "\n"
+        text = "\n".join([*loads, *self.settings, *commands]) + "\n"
         parts.append(cpio_entry("list", text.encode(), 0o100644))
         parts.append(cpio_entry("TRAILER!!!", b"", 0))
         path = self.work / "initramfs.cpio"
@@ -174,7 +176,7 @@ class Guest:
                  "-m", self.memory_mb, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
                  "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
-                 f"module.sig_enforce=1 {self.options}",
+                 f"module.sig_enforce=1 {self.options} {self.parameters}",
                  "-device", "nvme,id=disks,serial=recordings"]
         for nr, path in enumerate(disks, 1):
             words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}"

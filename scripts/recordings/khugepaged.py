@@ -22,7 +22,8 @@ def commands(files, name):
 def record(work, version, variant, programs, out):
     """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
-    machine = collapse.CollapseGuest(work, built.tree_of(work, version, variant), variant)
+    machine = collapse.CollapseGuest(work, built.tree_of(work, version, variant), variant,
+                                     built.settings(version))
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"

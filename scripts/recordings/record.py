@@ -136,7 +136,7 @@ def record(work, version, variant, out, again):
         return []
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
-    machine = guest.Guest(work, tree, variant)
+    machine = guest.Guest(work, tree, variant, built.settings(version))
     results = machine.run(work / "probe" / arch, commands(missing, page, name), 1500)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
     extend(work, archive, name, texts)
