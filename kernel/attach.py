@@ -57,14 +57,17 @@ def only(found, what):
     return found[0]
 
 
-def definition(code, name):
-    """A function's definition: where it starts, and the positions of its braces."""
+def definition(code, name, which=None):
+    """A function's definition: where it starts, and the positions of its braces. `which` is its
+    number if the file has several, for different options."""
     found = []
     for match in re.finditer(rf"^[A-Za-z_][^;{{}}()#]*\b{name}\s*\(", code, re.M):
         opened = re.match(r"[\s\w]*\{", code[(end := closing(code, match.end() - 1) + 1):])
         if opened:
             body = end + opened.end() - 1
             found.append((match.start(), body, closing(code, body)))
+    if which is not None:
+        found = found[which:which + 1]
     return only(found, f"the function {name}")
 
 
@@ -94,7 +97,7 @@ def edited(text, hook):
         last = list(re.finditer(r"^#include[^\n]*\n", text, re.M))
         at = last[-1].end() if last else 0
         return text[:at] + f"#include <{hook['include']}>\n" + text[at:]
-    top, start, end = definition(code, hook["function"])
+    top, start, end = definition(code, hook["function"], hook.get("which"))
     if "above" in hook:
         return text[:top] + hook["above"] + "\n" + text[top:]
     if "entry" in hook:
