@@ -38,20 +38,31 @@ BTRFS = "/sys/class/bdi/btrfs-1"     # btrfs does not use its device's window
 BTRFS_KB = 128                       # nor the device's request limit
 
 
+def listed(words):
+    """Workloads that `folio-lab crosscheck` lists; FOLIO= names the program."""
+    command = [guest.folio(), "crosscheck", "workloads", "--json", *words]
+    done = subprocess.run(command, check=True, capture_output=True)
+    return json.loads(done.stdout)["filesystems"]
+
+
 @functools.cache
-def workload_set(page):
-    """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
+def workload_set(page, nr_random=0, seed=1):
+    """By filesystem: its files, and its workloads as (name, read_ahead_kb, words), where the word
+    `own` is the size of a file for this workload alone.
 
-    The set is that of `folio-lab crosscheck`; FOLIO= names the program.
+    Random workloads, which each have such a file, come after the fixed ones.
     """
-    command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
-    listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return {one["name"]: (one["files"], [(row["name"], row["window_kb"], row["words"])
-                                         for row in one["workloads"]])
-            for one in listed["filesystems"]}
+    paged = ["--page", f"{page >> 10}K"]
+    random = ["--random", str(nr_random), "--seed", str(seed), "--fs", "ext4,xfs"]
+    found = {}
+    for one in listed(paged) + (listed([*paged, *random]) if nr_random else []):
+        rows = found.setdefault(one["name"], (one["files"], []))[1]
+        rows += [(row["name"], row["window_kb"], {**row["words"], "own": row.get("own_bytes", 0)})
+                 for row in one["workloads"]]
+    return found
 
 
-def commands(missing, page, variant):
+def commands(missing, sets, variant):
     """The init's list: mounts, files, every missing workload, with the window set before each."""
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
@@ -63,7 +74,7 @@ def commands(missing, page, variant):
              # "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
     for filesystem, device in DEVICES.items():
-        files, rows = workload_set(page)[filesystem]
+        files, rows = sets[filesystem]
         rows = [row for row in rows if row[0] in missing]
         if not rows:
             continue
@@ -80,6 +91,9 @@ def commands(missing, page, variant):
             words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
+            if own := words.pop("own"):
+                words["file"] = f"/{filesystem}/{name}"
+                lines.append(f"make {words['file']} {own}")
             if "cgroup" in words:
                 lines += cgroup_for(words["cgroup"])
             text = " ".join(f"{key}={value}" for key, value in words.items())
@@ -94,12 +108,12 @@ def cgroup_for(folder):
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
-def missing_from(archive, page, again, is_built):
+def missing_from(archive, sets, again, is_built):
     """Names of the workloads that an archive lacks, or that match the pattern `again`.
 
     Kernels that are built here have neither btrfs nor cgroups.
     """
-    rows = [row for filesystem in DEVICES for row in workload_set(page)[filesystem][1]
+    rows = [row for filesystem in DEVICES for row in sets[filesystem][1]
             if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
     names = {row[0] for row in rows}
     if not archive.exists():
@@ -123,21 +137,21 @@ def extend(work, archive, name, texts):
                         "-C", scratch, "-I", "xz -9e", "-cf", archive, name], check=True)
 
 
-def record(work, version, variant, out, again):
+def record(work, version, variant, out, chosen):
     """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
 
     Returns the failures, which are not added.
     """
     name = built.archive_name(version, variant)
     archive = out / f"{name}.tar.xz"
-    page = guest.page_of(variant)
-    missing = missing_from(archive, page, again, built.is_built(version))
+    sets = workload_set(guest.page_of(variant), chosen.random, chosen.seed)
+    missing = missing_from(archive, sets, chosen.again, built.is_built(version))
     if not missing:
         return []
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant, built.settings(version))
-    results = machine.run(work / "probe" / arch, commands(missing, page, name), 1500)
+    results = machine.run(work / "probe" / arch, commands(missing, sets, name), 3000)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
     extend(work, archive, name, texts)
     print(f"{name}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
@@ -159,6 +173,9 @@ def main():
     parser.add_argument("--variant", action="append")
     parser.add_argument("--again", metavar="PATTERN", default="",
                         help="record these workloads even if an archive has them")
+    parser.add_argument("--random", metavar="N", type=int, default=0,
+                        help="also N random workloads on ext4 and XFS")
+    parser.add_argument("--seed", type=int, default=1, help="of the first random workload")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "packaged")
     args = parser.parse_args()
@@ -173,7 +190,7 @@ def main():
             if variant not in variants_of(version):
                 continue
             try:
-                failed = record(work, version, variant, args.out, args.again)
+                failed = record(work, version, variant, args.out, args)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
                 failed = [f"{version} {variant}: {error}"]
             is_complete &= not failed
