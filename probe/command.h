@@ -11,6 +11,8 @@
 #define MADV_COLD 20
 #define MADV_PAGEOUT 21
 #define MADV_COLLAPSE 25
+/* Plus an order: only kernels with kernel/text_collapse have it. */
+#define MADV_COLLAPSE_TO 0x4c460000
 #define MLOCK_ONFAULT 1
 #define MCL_CURRENT 1
 #define MCL_FUTURE 2

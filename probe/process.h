@@ -283,7 +283,8 @@ static s64 perform(const struct command *c)
     }
     case OP_TRIM: return do_trim(c);
     case OP_SHARE: return do_share(c);
-    case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
+    case OP_COLLAPSE:
+        return sys3(SYS_madvise, at, len, c->to ? MADV_COLLAPSE_TO + (s64)c->to : MADV_COLLAPSE);
     case OP_FREE: return do_free(c);
     case OP_COLD: return sys3(SYS_madvise, at, len, MADV_COLD);
     case OP_PAGEOUT: return sys3(SYS_madvise, at, len, MADV_PAGEOUT);

@@ -25,6 +25,12 @@ static DEFINE_MUTEX(lf_sizes_lock);
 static unsigned int lf_always_orders = ~0U;
 static int lf_exec_size = LF_NO_ORDER;
 
+enum { LF_IGNORED, LF_FOLLOWED };
+
+static const char *const lf_advice_words[] = { "ignored", "followed", NULL };
+
+static unsigned long lf_size_advice = LF_IGNORED;
+
 struct lf_size {
 	struct kobj_attribute attr;
 	char name[sizeof("hugepages-4294967295kB")];
@@ -38,14 +44,53 @@ static unsigned int lf_largest(unsigned int orders, unsigned int order)
 	return orders ? __fls(orders) : 0;
 }
 
+/* An area's preferred order plus 1 is in its highest flags, which have no use. */
+#define LF_AREA_SHIFT	(BITS_PER_LONG - 4)
+
+bool lf_may_prefer(int advice)
+{
+	return IS_ENABLED(CONFIG_64BIT) && advice >= MADV_FOLIO_ORDER &&
+	       advice <= MADV_FOLIO_ORDER + 1 + MAX_PAGECACHE_ORDER &&
+	       READ_ONCE(lf_size_advice) == LF_FOLLOWED;
+}
+
+unsigned long lf_preferred_flags(int advice, unsigned long flags)
+{
+	unsigned long area = advice - MADV_FOLIO_ORDER;
+
+	if (advice < MADV_FOLIO_ORDER || area > 1 + MAX_PAGECACHE_ORDER)
+		return flags;
+	return (flags & GENMASK(LF_AREA_SHIFT - 1, 0)) | area << LF_AREA_SHIFT;
+}
+
 unsigned int lf_fault_orders(const struct vm_fault *vmf)
 {
 	const struct address_space *mapping = vmf->vma->vm_file->f_mapping;
+	const int max = mapping_max_folio_order(mapping);
+	unsigned long flags = vmf->vma->vm_flags;
 	int exec = READ_ONCE(lf_exec_size);
 
-	if (exec == LF_NO_ORDER || !(vmf->vma->vm_flags & VM_EXEC))
+	if (IS_ENABLED(CONFIG_64BIT) && flags >> LF_AREA_SHIFT) {
+		int area = (flags >> LF_AREA_SHIFT) - 1;
+
+		if (area <= max)
+			return BIT(area);
+	}
+	if (exec == LF_NO_ORDER || !(flags & VM_EXEC))
 		return 0;
-	return exec <= mapping_max_folio_order(mapping) ? BIT(exec) : 0;
+	return exec <= max ? BIT(exec) : 0;
+}
+
+unsigned long lf_sync_flags(const struct readahead_control *ractl,
+			    unsigned long flags, bool is_forced)
+{
+	return ractl->lf_orders && !is_forced ? flags & ~VM_RAND_READ : flags;
+}
+
+unsigned long lf_window_flags(const struct readahead_control *ractl,
+			      unsigned long flags)
+{
+	return ractl->lf_orders ? flags | VM_EXEC : flags;
 }
 
 unsigned int lf_file_order(const struct address_space *mapping,
@@ -136,6 +181,8 @@ static ssize_t all_store(struct kobject *kobj, struct kobj_attribute *attr,
 }
 static struct kobj_attribute lf_all_attr = __ATTR_WO(all);
 
+LF_SETTING(size_advice, lf_advice_words, &lf_size_advice, NULL);
+
 static int __init lf_sizes_init(void)
 {
 	unsigned int order, nr = MAX_PAGECACHE_ORDER + 1;
@@ -160,10 +207,10 @@ static int __init lf_sizes_init(void)
 	}
 	group.attrs[nr] = &lf_all_attr.attr;
 	err = lf_group_add(&group);
+	if (!err)
+		err = lf_setting_add(&lf_setting_size_advice);
 free:
 	kfree(group.attrs);
-	if (err)
-		kfree(lf_sizes);
 	return err;
 }
 late_initcall(lf_sizes_init);

@@ -124,9 +124,10 @@ fn model_equals_the_recorded_kernels() {
 
 #[test]
 fn programs_are_read_back_as_written() {
-    let topics: [(Topic, &[u8]); 10] = [
+    let topics: [(Topic, &[u8]); 11] = [
         (Topic::Collapse, &[4, 9]),
         (Topic::Disk, &[9]),
+        (Topic::DiskSizes, &[9]),
         (Topic::Hugetlb, &[9]),
         (Topic::Khugepaged, &[4, 9]),
         (Topic::DiskKhugepaged, &[9]),

@@ -206,7 +206,7 @@ impl<'a> ProgramComparison<'a> {
     fn compare_results(&mut self, step: &ProcessStep, result: &StepResult, model: Option<u32>) {
         let kernel = result.error;
         let is_equal = match step.op {
-            ProcessOp::Collapse(_) => kernel == model,
+            ProcessOp::Collapse(_) | ProcessOp::CollapseTo(..) => kernel == model,
             _ => kernel.is_some() == model.is_some(),
         };
         if !is_equal {

@@ -32,6 +32,8 @@ pub enum Topic {
     /// `MADV_COLLAPSE` of a file on disk, with writers.
     Disk,
     DiskKhugepaged,
+    /// The same as `Disk`, with collapse to any size.
+    DiskSizes,
     /// Shared memory in large folios.
     Shmem,
     Hugetlb,
@@ -68,7 +70,12 @@ impl Topic {
     const fn has_own_file(self) -> bool {
         matches!(
             self,
-            Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged | Self::Shmem
+            Self::Collapse
+                | Self::Khugepaged
+                | Self::Disk
+                | Self::DiskKhugepaged
+                | Self::DiskSizes
+                | Self::Shmem
         )
     }
 
@@ -77,7 +84,7 @@ impl Topic {
     }
 
     const fn is_on_disk(self) -> bool {
-        matches!(self, Self::Disk | Self::DiskKhugepaged)
+        matches!(self, Self::Disk | Self::DiskKhugepaged | Self::DiskSizes)
     }
 }
 
@@ -111,7 +118,9 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
     match options.topic {
         Topic::Khugepaged => generator.map_first_blocks(),
-        topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
+        topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
+            generator.map_first_of_disk(topic);
+        }
         Topic::Swap => generator.map_first_to_swap(),
         Topic::Shmem => generator.map_first_of_shmem(),
         Topic::Cow | Topic::Locked | Topic::Collapse | Topic::Hugetlb => {
@@ -127,7 +136,9 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Swap => generator.swap_step(),
             Topic::Shmem => generator.shmem_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
-            topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.disk_step(topic),
+            topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
+                generator.disk_step(topic);
+            }
         }
     }
     generator.program

@@ -19,6 +19,8 @@
 use std::fmt;
 
 use largefolio_mm::map::Madvice;
+use largefolio_mm::mapping::tree;
+use largefolio_mm::units::Order;
 use largefolio_mm::vma::{Lock, Prot, Sharing};
 
 use super::huge::{HugeMapping, HugePages, Trim};
@@ -100,6 +102,8 @@ pub(super) enum ProcessOp {
     Cold(PageRange),
     Pageout(PageRange),
     Collapse(PageRange),
+    /// `MADV_COLLAPSE_TO` this order (kernel/text_collapse/ABI).
+    CollapseTo(PageRange, Order),
     /// `FALLOC_FL_PUNCH_HOLE` for these pages of the program's own file.
     Punch(PageRange),
     /// Makes a pipe refer to a page (`vmsplice`).
@@ -290,6 +294,7 @@ impl fmt::Display for ProcessOp {
             Self::Cold(pages) => write!(f, "cold {pages}"),
             Self::Pageout(pages) => write!(f, "pageout {pages}"),
             Self::Collapse(pages) => write!(f, "collapse {pages}"),
+            Self::CollapseTo(pages, order) => write!(f, "collapse {pages} {}", order.get()),
             Self::Punch(pages) => write!(f, "punch {pages}"),
             Self::Pin(page) => write!(f, "pin {page}"),
             Self::Unpin => write!(f, "unpin"),
@@ -393,7 +398,10 @@ impl ProcessOp {
             "free" => Self::Free(pages),
             "cold" => Self::Cold(pages),
             "pageout" => Self::Pageout(pages),
-            "collapse" => Self::Collapse(pages),
+            "collapse" => match rest.first() {
+                Some(word) => Self::CollapseTo(pages, order_of(word)?),
+                None => Self::Collapse(pages),
+            },
             "punch" => Self::Punch(pages),
             "lock" => Self::Lock(pages, lock_of(how)),
             "load" => Self::Load(pages),
@@ -409,6 +417,11 @@ impl ProcessOp {
             _ => return Err(format!("{name:?} is not an operation")),
         })
     }
+}
+
+fn order_of(word: &str) -> Parsed<Order> {
+    let order = number_to(tree::MAX_ORDER.get().into(), word)?;
+    u8::try_from(order).map(Order::new).map_err(|_| format!("{word} is not an order"))
 }
 
 impl ProcessProgram {

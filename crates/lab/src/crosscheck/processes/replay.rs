@@ -203,6 +203,11 @@ impl ProgramReplay {
                 let (at, len) = self.bytes(range);
                 self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
             }
+            ProcessOp::CollapseTo(range, order) => {
+                let (at, len) = self.bytes(range);
+                let done = self.memory.madvise_collapse_to(mm, at, len, order);
+                done.map_err(|error| errno(error.errno))
+            }
             ProcessOp::Punch(_)
             | ProcessOp::Fill(..)
             | ProcessOp::Size(_)

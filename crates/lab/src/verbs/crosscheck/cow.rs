@@ -95,6 +95,9 @@ pub(super) struct CollapseArgs {
     /// Run programs that share a file on a disk with writers (to make recordings)
     #[arg(long, requires = "print", conflicts_with = "from")]
     disk: bool,
+    /// Also collapse files to sizes below the PMD size, as only kernels with text_collapse can
+    #[arg(long, requires = "disk", conflicts_with = "khugepaged")]
+    any_size: bool,
 }
 
 /// Check shared memory in large folios against the running kernel
@@ -186,6 +189,7 @@ impl CollapseArgs {
         let topic = match (self.disk, self.khugepaged) {
             (false, false) => Topic::Collapse,
             (false, true) => Topic::Khugepaged,
+            (true, false) if self.any_size => Topic::DiskSizes,
             (true, false) => Topic::Disk,
             (true, true) => Topic::DiskKhugepaged,
         };
@@ -307,7 +311,7 @@ impl ProgramsArgs {
                 return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
             }
             // The controls for anonymous memory do not apply to files.
-            if matches!(topic, Topic::Disk | Topic::DiskKhugepaged) {
+            if matches!(topic, Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) {
                 return Ok(vec![vec![pmd]]);
             }
             if topic == Topic::Shmem {
