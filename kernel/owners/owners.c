@@ -2,11 +2,11 @@
 /* Limits and exact counts for the owners of large folios (owners.h). */
 
 #include <linux/init.h>
-#include <linux/largefolio/largefolio.h>
-#include <linux/largefolio/owners.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
 #include <linux/vmstat.h>
+#include <linux/largefolio/largefolio.h>
+#include <linux/largefolio/owners_split.h>
 
 enum { LF_COUNT_ONE, LF_COUNT_PAGES };
 

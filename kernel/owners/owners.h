@@ -81,19 +81,6 @@ int lf_dec_return_pmd_mapcount(struct folio *folio, struct vm_area_struct *vma);
 void lf_set_large_mapcount(struct folio *folio, int mapcount,
 			   struct vm_area_struct *vma);
 
-/*
- * A PMD mapping becomes PTE mappings. One that counts all pages has counted
- * them, so only the number of PMD mappings changes.
- */
-void lf_split_add_anon_rmap_ptes(struct folio *folio, struct page *page,
-				 int nr_pages, struct vm_area_struct *vma,
-				 unsigned long address, rmap_t flags);
-void __lf_split_remove_rmap_pmd(struct folio *folio, struct page *page,
-				struct vm_area_struct *vma, bool freeze);
-/* In a function where `freeze` says that the pages lose their mappings. */
-#define lf_split_remove_rmap_pmd(folio, page, vma) \
-	__lf_split_remove_rmap_pmd(folio, page, vma, freeze)
-
 #else
 
 #define lf_owners_reset(folio)			do { } while (0)
@@ -104,8 +91,6 @@ void __lf_split_remove_rmap_pmd(struct folio *folio, struct page *page,
 #define lf_inc_return_pmd_mapcount		folio_inc_return_large_mapcount
 #define lf_dec_return_pmd_mapcount		folio_dec_return_large_mapcount
 #define lf_set_large_mapcount			folio_set_large_mapcount
-#define lf_split_add_anon_rmap_ptes		folio_add_anon_rmap_ptes
-#define lf_split_remove_rmap_pmd		folio_remove_rmap_pmd
 
 #endif
 #endif

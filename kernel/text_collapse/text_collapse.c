@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* The setting and the advice of collapse to any size; collapse.inc has the work. */
 
-#include <linux/huge_mm.h>
 #include <linux/init.h>
+#include <linux/mm.h>
 #include <linux/largefolio/largefolio.h>
 #include <linux/largefolio/text_collapse.h>
-#include <linux/mm.h>
 
 enum { LF_SIZES_PMD, LF_SIZES_ANY };
 

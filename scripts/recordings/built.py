@@ -97,13 +97,8 @@ def image_of(name):
 
 
 def settings(name):
-    """Lines of the guest's list that set a kernel's features, and more words for its command line.
-
-    A packaged kernel has neither.
-    """
-    kernel = KERNELS.get(name, {})
-    lines = [f"set {SETTINGS}/{each}" for each in kernel.get("set", [])]
-    return lines, " ".join(kernel.get("boot", []))
+    """Lines of the guest's list that set a kernel's features; none for a packaged kernel."""
+    return [f"set {SETTINGS}/{each}" for each in KERNELS.get(name, {}).get("set", [])]
 
 
 def build(work, name, variant):

@@ -106,11 +106,10 @@ class Guest:
     result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
 
-    def __init__(self, work, tree, variant, settings=((), "")):
+    def __init__(self, work, tree, variant, settings=()):
         self.work = pathlib.Path(work)
         self.variant = variant
-        # The list's first lines, and more words for the kernel's command line.
-        self.settings, self.parameters = settings
+        self.settings = settings     # the list's first lines
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
@@ -176,7 +175,7 @@ class Guest:
                  "-m", self.memory_mb, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
                  "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
-                 f"module.sig_enforce=1 {self.options} {self.parameters}",
+                 f"module.sig_enforce=1 {self.options}",
                  "-device", "nvme,id=disks,serial=recordings"]
         for nr, path in enumerate(disks, 1):
             words += ["-drive", f"if=none,id=d{nr},format=raw,cache=unsafe,file={path}"

@@ -73,6 +73,8 @@ def commands(missing, sets, variant):
              # With MGLRU, several accesses put a page into the working set (docs/differences.md,
              # "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
+    # A kernel of built/kernels.toml may have advice for areas without any.
+    preferred = built.KERNELS.get(variant.split("_")[1], {}).get("advice")
     for filesystem, device in DEVICES.items():
         files, rows = sets[filesystem]
         rows = [row for row in rows if row[0] in missing]
@@ -91,6 +93,8 @@ def commands(missing, sets, variant):
             words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
+            if preferred and words.get("map") != "none" and words.get("advice", "plain") == "plain":
+                words["advice"] = preferred
             if own := words.pop("own"):
                 words["file"] = f"/{filesystem}/{name}"
                 lines.append(f"make {words['file']} {own}")
