@@ -2,7 +2,8 @@
 
 `built/kernels.toml` lists them. A kernel is `allnoconfig` plus the options of `built/*.config` and
 its own, so it builds in minutes and has no modules. One with `attach` also has the features of
-kernel/ that know its version.
+kernel/ that know its version. One with `kernel` is another one's build with `settings` of those
+features, which are written at boot.
 """
 
 import hashlib
@@ -17,6 +18,7 @@ import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 FEATURES = BUILT.parent.parent.parent / "kernel"
+SETTINGS = "/sys/kernel/mm/largefolio"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 # `make`'s architecture name, image and compiler.
 ARCHES = {
@@ -91,9 +93,10 @@ def make(tree, out, arch, *words):
 
 
 def build(work, name, variant):
-    """Builds one kernel unless it exists with these options; returns the folder with its image
+    """Builds one kernel unless it exists with these inputs; returns the folder with its image
     below `boot`.
     """
+    name = KERNELS[name].get("kernel", name)
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
     is_attached = KERNELS[name].get("attach", False)
@@ -130,6 +133,20 @@ def variants(name):
 def tree_of(work, name, variant):
     """The folder of a kernel that is packaged or built here."""
     return build(work, name, variant) if is_built(name) else packages.unpack(work, name, variant)
+
+
+def settings(name):
+    """The init's commands for a kernel's settings; the guest ends if it lacks one."""
+    entry = KERNELS.get(name, {})
+    pairs = [setting.split("=") for setting in entry.get("settings", [])]
+    return [f"require {SETTINGS}/{key} {value}" for key, value in pairs]
+
+
+def rules_name(name, variant):
+    """What a recording calls its kernel, which is the name of the model's file
+    (`kernels/recorded/`).
+    """
+    return name if "kernel" in KERNELS.get(name, {}) else archive_name(name, variant)
 
 
 def archive_name(name, variant):
