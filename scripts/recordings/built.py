@@ -75,10 +75,13 @@ def attached(work, version):
     return copy
 
 
-def features_digest():
-    """A hash of all files of kernel/."""
+def features_digest(version):
+    """A hash of what attach.py adds to a version."""
+    folders = {path.parent for path in FEATURES.glob(f"*/{version}.toml")} | {FEATURES / "settings"}
+    paths = [path for folder in folders for path in folder.iterdir()
+             if path.name != "ABI" and path.suffix != ".toml"]
     digest = hashlib.sha256()
-    for path in sorted(path for path in FEATURES.rglob("*") if path.is_file()):
+    for path in sorted([FEATURES / "attach.py", *paths, *FEATURES.glob(f"*/{version}.toml")]):
         digest.update(f"{path.relative_to(FEATURES)} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -100,7 +103,8 @@ def build(work, name, variant):
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
     is_attached = KERNELS[name].get("attach", False)
-    inputs = wanted + (f"# kernel/: {features_digest()}\n" if is_attached else "")
+    version = KERNELS[name]["source"]
+    inputs = wanted + (f"# kernel/: {features_digest(version)}\n" if is_attached else "")
     complete = tree / "complete"
     if complete.exists() and complete.read_text() == inputs:
         return tree
@@ -109,7 +113,7 @@ def build(work, name, variant):
     out.mkdir(parents=True, exist_ok=True)
     asked = out / "asked.config"
     asked.write_text(wanted)
-    sources = (attached if is_attached else source)(work, KERNELS[name]["source"])
+    sources = (attached if is_attached else source)(work, version)
     make(sources, out, arch, f"KCONFIG_ALLCONFIG={asked}", "allnoconfig")
     if lost := lacking(wanted, (out / ".config").read_text()):
         raise packages.Missing(f"{name} {variant} cannot have {', '.join(lost)}")

@@ -101,19 +101,19 @@ def cgroup_for(folder):
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
-def missing_from(archive, workloads, again, is_built):
-    """Names of the workloads that an archive lacks, or that match the pattern `again`.
+def missing_from(archive, workloads, args, is_built):
+    """Names of the wanted workloads that an archive lacks, or that are recorded again.
 
     Kernels that are built here have neither btrfs nor cgroups.
     """
     rows = [row for filesystem in workloads for row in workloads[filesystem][1]
             if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
-    names = {row[0] for row in rows}
+    names = set(fnmatch.filter((row[0] for row in rows), args.only))
     if not archive.exists():
         return names
     listed = subprocess.run(["tar", "-tJf", archive], check=True, capture_output=True, text=True)
     held = {pathlib.PurePath(line).stem for line in listed.stdout.splitlines()}
-    return {name for name in names if name not in held or fnmatch.fnmatch(name, again)}
+    return {name for name in names if name not in held or fnmatch.fnmatch(name, args.again)}
 
 
 def extend(work, archive, name, texts):
@@ -140,7 +140,7 @@ def record(args, work, version, variant):
     which = () if args.random is None else \
         ("--random", str(args.random), "--seed", str(args.seed), "--fs", "ext4,xfs")
     workloads = workload_set(guest.page_of(variant), which)
-    missing = missing_from(archive, workloads, args.again, built.is_built(version))
+    missing = missing_from(archive, workloads, args, built.is_built(version))
     if not missing:
         return []
     tree = built.tree_of(work, version, variant)
@@ -153,6 +153,10 @@ def record(args, work, version, variant):
     print(f"{name}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
     return [f"{workload}: {text.strip()}"
             for workload, (status, text) in results.items() if status]
+
+
+def make_probe(work):
+    subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
 
 
 def variants_of(version):
@@ -169,6 +173,8 @@ def main():
     parser.add_argument("--variant", action="append")
     parser.add_argument("--again", metavar="PATTERN", default="",
                         help="record these workloads even if an archive has them")
+    parser.add_argument("--only", metavar="PATTERN", default="*",
+                        help="only workloads whose names match")
     parser.add_argument("--random", type=int, metavar="N",
                         help="record N random workloads instead of the set")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first random workload")
@@ -179,7 +185,7 @@ def main():
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
+    make_probe(work)
     is_complete = True
     for variant in args.variant or [*packages.FLAVOURS, "arm64_64k"]:
         for version in packages.VERSIONS if args.all else args.versions:
