@@ -1,4 +1,4 @@
-//! A recording of either kind: its header, and the part of the parser that both share.
+//! A recording of any kind: its header, and the part of the parser that both share.
 
 use std::borrow::Cow;
 
