@@ -48,6 +48,8 @@ TRACE_EVENT(lf_clear_resched,
 
 #endif
 
+/* The compiler defines it as 1, also in the path. */
+#undef linux
 #undef TRACE_INCLUDE_PATH
 #define TRACE_INCLUDE_PATH ../linux/largefolio
 #undef TRACE_INCLUDE_FILE

@@ -92,7 +92,9 @@ def make(tree, out, arch, *words):
     command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise packages.Missing(f"{out.name}: make {' '.join(words)}: {done.stderr.strip()[-600:]}")
+        lines = done.stderr.strip().splitlines()
+        first = [line for line in lines if "error:" in line][:3] or lines[-6:]
+        raise packages.Missing(f"{out.name}: make {' '.join(words)}: " + "\n".join(first))
 
 
 def build(work, name, variant):
