@@ -1,9 +1,9 @@
 /* Writes in which order the kernel zeroes new folios (recordings/README.md, "Clearing").
  *
- *   clear trace=INSTANCE kib=SIZE [huge] [faults=N] [variant=KERNEL] [seed=S]
+ *   clear trace=INSTANCE kib=SIZE [huge] [edges=E] [faults=N] [seed=S] [edits=EDITS]
  *
- * Touches one page of a new folio of SIZE, for the first and last few pages, those around the
- * middle, and N others. `huge` takes the folio from the hugetlb pool of that size, which must have
+ * Touches one page of a new folio of SIZE, for the first and last E pages, E around the middle, and
+ * N others. EDITS are for the header: what the model adds to its rules for this release. `huge` takes the folio from the hugetlb pool of that size, which must have
  * one. Needs the tracepoints of kernel/clear, and that folios of SIZE are enabled for all memory. */
 #include "trace.h"
 
@@ -129,13 +129,13 @@ static void add_fault(u64 at)
     if (at < bytes / page && nr_faults < NR_FAULTS) { faults[nr_faults++] = at; }
 }
 
-static void choose_faults(u64 nr_random, u64 seed)
+static void choose_faults(u64 nr_edges, u64 nr_random, u64 seed)
 {
     u64 nr = bytes / page;
-    for (u64 i = 0; i < 5; i++) {
+    for (u64 i = 0; i < nr_edges; i++) {
         add_fault(i);
         add_fault(nr - 1 - i);
-        add_fault(nr / 2 - 2 + i);
+        add_fault(nr / 2 - nr_edges / 2 + i);
     }
     u64 state = seed * 2654435761UL + 88172645463325252UL;
     for (u64 i = 0; i < nr_random; i++) {
@@ -147,15 +147,16 @@ static void choose_faults(u64 nr_random, u64 seed)
 void start(s64 *stack) __attribute__((noreturn, used));
 void start(s64 *stack)
 {
-    u64 nr_random = 0, seed = 1;
-    const char *variant = "", *value;
+    u64 nr_edges = 5, nr_random = 0, seed = 1;
+    const char *edits = "", *value;
     struct { char fields[6][65]; } name;
     for (char **word = (char **)(stack + 2); *word; word++) {
         if (begins(*word, "trace=", &value)) { trace_dir = value; }
         else if (begins(*word, "kib=", &value)) { bytes = as_number(value) << 10; }
         else if (begins(*word, "faults=", &value)) { nr_random = as_number(value); }
         else if (begins(*word, "seed=", &value)) { seed = as_number(value); }
-        else if (begins(*word, "variant=", &value)) { variant = value; }
+        else if (begins(*word, "edges=", &value)) { nr_edges = as_number(value); }
+        else if (begins(*word, "edits=", &value)) { edits = value; }
         else if (equal(*word, "huge")) { is_huge = 1; }
         else { fatal("unknown word", *word, 22); }
     }
@@ -171,10 +172,10 @@ void start(s64 *stack)
     put_pair("page", page);
     put(" arch=" ARCH " release=");
     put(name.fields[2]);
-    if (*variant) { put(" variant="); put(variant); }
+    if (*edits) { put(" edits="); put(edits); }
     put("\n");
     start_events();
-    choose_faults(nr_random, seed);
+    choose_faults(nr_edges, nr_random, seed);
     for (u64 i = 0; i < nr_faults; i++) { one_fault(faults[i]); }
     put("end\n");
     flush_to(1);
