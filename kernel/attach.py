@@ -24,7 +24,7 @@ BASE = "settings"                       # the folder that every feature needs
 PLACE = "mm/largefolio"
 HEADERS = "include/linux/largefolio"
 LIST = ".largefolio"                    # the files of COPY that differ from SOURCE
-KINDS = ["entry", "before", "call", "above", "field", "include"]
+KINDS = ["entry", "before", "call", "word", "above", "field", "include"]
 
 
 class Misplaced(Exception):
@@ -77,11 +77,12 @@ def mentions(code, name, start, end, suffix=""):
 
 
 def statement(code, at, start):
-    """The start of the line on which the statement around position `at` begins."""
+    """The start of the line on which the statement around position `at` begins; preprocessor lines
+    are not part of it.
+    """
     while at > start and code[at - 1] not in ";{}":
         at -= 1
-    while code[at].isspace():
-        at += 1
+    at = re.compile(r"(?:\s|#(?:\\\n|[^\n])*\n)*").match(code, at).end()
     return code.rindex("\n", 0, at) + 1
 
 
@@ -109,9 +110,12 @@ def edited(text, hook):
         for at in reversed(found):
             text = text[:at] + hook["to"] + text[at + len(hook["call"]):]
         return text
-    found = mentions(code, hook["before"], start + 1, end)
+    name = hook.get("word") or hook["before"]
+    found = mentions(code, name, start + 1, end)
     if len(found) <= (nth := hook.get("nth", 0)):
-        raise Misplaced(f"{hook['function']} has no {hook['before']}")
+        raise Misplaced(f"{hook['function']} mentions {name} {len(found)} times")
+    if "word" in hook:
+        return text[:found[nth]] + hook["to"] + text[found[nth] + len(name):]
     at = statement(code, found[nth], start + 1)
     return text[:at] + f"\t{hook['line']}\n" + text[at:]
 
@@ -124,7 +128,8 @@ def checked(hook, where):
 
 def features(version, names):
     """The folders to attach, the common one first."""
-    have = sorted(path.parent for path in HERE.glob(f"*/{version}.toml"))
+    have = sorted(path.parent for path in HERE.glob(f"*/{version}.toml")
+                  if path.parent.name != BASE)
     if unknown := set(names) - {path.name for path in have}:
         sys.exit(f"no hooks for {version}: {', '.join(sorted(unknown))}; there are "
                  f"{', '.join(path.name for path in have) or 'none'}")

@@ -2,7 +2,8 @@
 
 `built/kernels.toml` lists them. A kernel is `allnoconfig` plus the options of `built/*.config` and
 its own, so it builds in minutes and has no modules. One with `attach` also has the features of
-kernel/ that know its version.
+kernel/ that know its version. One with `kernel` is another one's build with `settings` of those
+features, which are written at boot.
 """
 
 import hashlib
@@ -17,8 +18,8 @@ import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 FEATURES = BUILT.parent.parent.parent / "kernel"
-KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 SETTINGS = "/sys/kernel/mm/largefolio"
+KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 # `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
@@ -74,10 +75,13 @@ def attached(work, version):
     return copy
 
 
-def features_digest():
-    """A hash of all files of kernel/."""
+def features_digest(version):
+    """A hash of what attach.py adds to a version."""
+    folders = {path.parent for path in FEATURES.glob(f"*/{version}.toml")} | {FEATURES / "settings"}
+    paths = [path for folder in folders for path in folder.iterdir()
+             if path.name != "ABI" and path.suffix != ".toml"]
     digest = hashlib.sha256()
-    for path in sorted(path for path in FEATURES.rglob("*") if path.is_file()):
+    for path in sorted([FEATURES / "attach.py", *paths, *FEATURES.glob(f"*/{version}.toml")]):
         digest.update(f"{path.relative_to(FEATURES)} {path.stat().st_size}\n".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
@@ -88,28 +92,21 @@ def make(tree, out, arch, *words):
     command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise packages.Missing(f"{out.name}: make {' '.join(words)}: {done.stderr.strip()[-600:]}")
-
-
-def image_of(name):
-    """The kernel of which `name` is a setting."""
-    return KERNELS[name].get("of", name)
-
-
-def settings(name):
-    """Lines of the guest's list that set a kernel's features; none for a packaged kernel."""
-    return [f"set {SETTINGS}/{each}" for each in KERNELS.get(name, {}).get("set", [])]
+        lines = done.stderr.strip().splitlines()
+        first = [line for line in lines if "error:" in line][:3] or lines[-6:]
+        raise packages.Missing(f"{out.name}: make {' '.join(words)}: " + "\n".join(first))
 
 
 def build(work, name, variant):
-    """Builds one kernel unless it exists with these options; returns the folder with its image
+    """Builds one kernel unless it exists with these inputs; returns the folder with its image
     below `boot`.
     """
-    name = image_of(name)
+    name = KERNELS[name].get("kernel", name)
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
     is_attached = KERNELS[name].get("attach", False)
-    inputs = wanted + (f"# kernel/: {features_digest()}\n" if is_attached else "")
+    version = KERNELS[name]["source"]
+    inputs = wanted + (f"# kernel/: {features_digest(version)}\n" if is_attached else "")
     complete = tree / "complete"
     if complete.exists() and complete.read_text() == inputs:
         return tree
@@ -118,7 +115,7 @@ def build(work, name, variant):
     out.mkdir(parents=True, exist_ok=True)
     asked = out / "asked.config"
     asked.write_text(wanted)
-    sources = (attached if is_attached else source)(work, KERNELS[name]["source"])
+    sources = (attached if is_attached else source)(work, version)
     make(sources, out, arch, f"KCONFIG_ALLCONFIG={asked}", "allnoconfig")
     if lost := lacking(wanted, (out / ".config").read_text()):
         raise packages.Missing(f"{name} {variant} cannot have {', '.join(lost)}")
@@ -142,6 +139,25 @@ def variants(name):
 def tree_of(work, name, variant):
     """The folder of a kernel that is packaged or built here."""
     return build(work, name, variant) if is_built(name) else packages.unpack(work, name, variant)
+
+
+def settings(name):
+    """The init's commands for a kernel's settings; the guest ends if it lacks one."""
+    entry = KERNELS.get(name, {})
+    pairs = [setting.split("=") for setting in entry.get("settings", [])]
+    return [f"require {SETTINGS}/{key} {value}" for key, value in pairs]
+
+
+def rules_name(name, variant):
+    """What a recording calls its kernel, which is the name of the model's file
+    (`kernels/recorded/`).
+    """
+    return name if "kernel" in KERNELS.get(name, {}) else archive_name(name, variant)
+
+
+def own_words(name, variant):
+    """Words for the probe of a kernel that is built here: which rules it has."""
+    return f" variant={rules_name(name, variant)}" if is_built(name) else ""
 
 
 def archive_name(name, variant):

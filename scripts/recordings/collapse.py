@@ -39,10 +39,10 @@ class CollapseGuest(cow.CowGuest):
         return made
 
 
-def commands(files, name, words=""):
+def commands(files, words="", own=""):
     """The init's list: the programs with a tmpfs, those about files once per filesystem."""
     on_disk = [path for path in files if path.stem.startswith("disk")]
-    lines = cow.commands([path for path in files if path not in on_disk], PAGE, name)
+    lines = cow.commands([path for path in files if path not in on_disk], PAGE, own)
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own"]
     mounts += [f"mount /dev/@{nr} {disk.partition('-')[0]} /{disk}"
@@ -51,15 +51,14 @@ def commands(files, name, words=""):
         # Keep pages dirty until the program writes them back.
         lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
         lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
-    own = f" variant={name}" if name.startswith("built_") else ""
     runs = [f"run {path.stem}_{disk} /programs/{path.name} disk=/{disk} statistics{own}{words}"
             for path in on_disk for disk in DISKS]
     return mounts + lines + runs
 
 
-def file_commands(name):
+def file_commands(own):
     """The programs of collapse_files.py."""
-    own = f" variant={name} statistics" if name.startswith("built_") else ""
+    own += " statistics" if own else ""
     return [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in DISKS]
 
 
@@ -67,13 +66,14 @@ def record(work, version, variant, programs, out):
     """Boots one kernel; returns its recordings as an archive."""
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
-    machine = CollapseGuest(work, tree, variant, built.settings(version))
+    machine = CollapseGuest(work, tree, variant)
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"
-    listed = commands(files, name) + file_commands(name)
-    results = machine.run(work / "probe" / variant, listed, 1500)
+    own = built.own_words(version, variant)
+    listed = commands(files, own=own) + file_commands(own)
+    results = machine.run(work / "probe" / variant, built.settings(version) + listed, 1500)
     cow.save(work, name, results, out)
 
 

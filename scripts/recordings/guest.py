@@ -106,10 +106,9 @@ class Guest:
     result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
 
-    def __init__(self, work, tree, variant, settings=()):
+    def __init__(self, work, tree, variant):
         self.work = pathlib.Path(work)
         self.variant = variant
-        self.settings = settings     # the list's first lines
         self.name = tree.name
         self.image = packages.image_of(tree)
         self.modules = Modules(tree).closure(WANTED_MODULES)
@@ -130,7 +129,7 @@ class Guest:
         for name, data in self.modules.items():
             parts.append(cpio_entry(f"modules/{name}.ko", data, 0o100644))
         loads = [f"module /modules/{name}.ko" for name in self.modules]
-        text = "\n".join([*loads, *self.settings, *commands]) + "\n"
+        text = "\n".join(loads + commands) + "\n"
         parts.append(cpio_entry("list", text.encode(), 0o100644))
         parts.append(cpio_entry("TRAILER!!!", b"", 0))
         path = self.work / "initramfs.cpio"

@@ -80,6 +80,8 @@ pub enum Aspect {
     Sharing,
     /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
+    /// Clearing: pages zeroed together, and points at which another task may run, in order.
+    Clearing,
     Invariant,
 }
 

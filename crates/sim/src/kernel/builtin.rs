@@ -35,6 +35,8 @@ const BUILT_IN: &[(&str, &str)] = &[
     kernel!("recorded/b64_612_64k_s000"),
     kernel!("recorded/b_612_4k_s000"),
     kernel!("recorded/c_612_64k_exec"),
+    kernel!("recorded/d_612_4k_exec_final"),
+    kernel!("recorded/d_612_4k_exec_s002"),
     kernel!("recorded/d_612_64k_exec_s002"),
     kernel!("recorded/e_612_4k_stock"),
     kernel!("recorded/f_612_4k_exec"),
