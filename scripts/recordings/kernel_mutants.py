@@ -19,6 +19,8 @@ import tempfile
 import tomllib
 
 import built
+import collapse
+import cow
 import guest
 import packages
 import record
@@ -34,6 +36,20 @@ def changed(text, mutant):
     return text.replace(mutant["from"], mutant["to"])
 
 
+def record_programs(work, mutant, out):
+    """Records random programs: `programs` has the words for `folio-lab crosscheck`."""
+    words = mutant["programs"].split()
+    done = subprocess.run([guest.folio(), "crosscheck", *words, "--print"], check=True,
+                          capture_output=True, text=True)
+    is_cow = words[0] == "cow"
+    folder = out / "programs" / ("4K" if is_cow else "")
+    folder.mkdir(parents=True)
+    (folder / ("disk.txt" if "--disk" in words else "some.txt")).write_text(done.stdout)
+    recorded = cow.record if is_cow else collapse.record
+    recorded(work, mutant["kernel"], mutant["variant"], out / "programs", out)
+    shutil.rmtree(out / "programs")
+
+
 def is_found(work, mutant, features):
     """Builds and records one mutant; whether a recording differs from the model."""
     path = features / mutant["file"]
@@ -41,9 +57,12 @@ def is_found(work, mutant, features):
     out = work / "mutants" / mutant["name"]
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    args = argparse.Namespace(out=out, only=mutant["workloads"], again="", random=None)
-    if failed := record.record(args, work, mutant["kernel"], mutant["variant"]):
-        raise packages.Missing(f"{mutant['name']}: {failed[0]}")
+    if "programs" in mutant:
+        record_programs(work, mutant, out)
+    else:
+        args = argparse.Namespace(out=out, only=mutant["workloads"], again="", random=None)
+        if failed := record.record(args, work, mutant["kernel"], mutant["variant"]):
+            raise packages.Missing(f"{mutant['name']}: {failed[0]}")
     done = subprocess.run([guest.folio(), "crosscheck", "replay", out], capture_output=True,
                           text=True, check=False)
     if done.returncode not in (0, 1):
