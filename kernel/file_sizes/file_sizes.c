@@ -187,12 +187,15 @@ static int __init lf_sizes_init(void)
 {
 	unsigned int order, nr = MAX_PAGECACHE_ORDER + 1;
 	struct attribute_group group = { .name = "file_sizes" };
-	int err = -ENOMEM;
+	int err;
 
 	lf_sizes = kcalloc(nr, sizeof(*lf_sizes), GFP_KERNEL);
 	group.attrs = kcalloc(nr + 2, sizeof(*group.attrs), GFP_KERNEL);
-	if (!lf_sizes || !group.attrs)
-		goto free;
+	if (!lf_sizes || !group.attrs) {
+		kfree(lf_sizes);
+		kfree(group.attrs);
+		return -ENOMEM;
+	}
 	for (order = 0; order < nr; order++) {
 		struct lf_size *size = &lf_sizes[order];
 
@@ -207,10 +210,7 @@ static int __init lf_sizes_init(void)
 	}
 	group.attrs[nr] = &lf_all_attr.attr;
 	err = lf_group_add(&group);
-	if (!err)
-		err = lf_setting_add(&lf_setting_size_advice);
-free:
 	kfree(group.attrs);
-	return err;
+	return err ? err : lf_setting_add(&lf_setting_size_advice);
 }
 late_initcall(lf_sizes_init);

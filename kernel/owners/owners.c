@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /* Limits and exact counts for the owners of large folios (owners.h). */
 
+#include <linux/export.h>
 #include <linux/init.h>
 #include <linux/mm.h>
 #include <linux/rmap.h>
@@ -31,6 +32,7 @@ int lf_mapped_refs(const struct folio *const_folio)
 	folio_unlock_large_mapcount(folio);
 	return refs;
 }
+EXPORT_SYMBOL_GPL(lf_mapped_refs);
 
 /*
  * Counts a PMD mapping and returns the mappings that it adds. The word changes
