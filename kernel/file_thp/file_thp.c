@@ -59,18 +59,22 @@ static bool lf_is_gated(const struct address_space *mapping)
 
 bool lf_add_thp(struct address_space *mapping, bool *is_counted)
 {
-	*is_counted = false;
-	if (!lf_is_gated(mapping))
+	*is_counted = lf_is_gated(mapping);
+	if (!*is_counted)
 		return true;
+	/* While a writer's open drops the page cache, nothing is added. */
+	filemap_invalidate_lock_shared(mapping);
 	atomic_inc(&mapping->lf_nr_thps);
 	/* Pairs with the barrier of an open for writing: get_write_access(). */
 	smp_mb();
-	if (inode_is_open_for_write(mapping->host)) {
+	/* Earlier writers' data, which that open would lose. */
+	if (inode_is_open_for_write(mapping->host) ||
+	    filemap_write_and_wait(mapping)) {
 		lf_remove_thp(mapping);
-		return false;
+		*is_counted = false;
 	}
-	*is_counted = true;
-	return true;
+	filemap_invalidate_unlock_shared(mapping);
+	return *is_counted;
 }
 
 void lf_remove_thp(struct address_space *mapping)

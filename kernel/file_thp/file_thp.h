@@ -10,7 +10,8 @@
  * adds one and then looks for writers; an open for writing adds a writer and
  * then looks for large folios. Each has a full barrier in between, so at least
  * one of them sees the other: the collapse is undone, or the open drops the
- * file's page cache.
+ * file's page cache. Nothing in it is dirty then: without a writer, the collapse
+ * has written everything back.
  */
 
 #include <linux/types.h>
