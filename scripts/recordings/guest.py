@@ -197,10 +197,21 @@ class Guest:
                            stderr=subprocess.STDOUT, timeout=seconds, check=False)
 
     def run(self, probe, commands, seconds):
-        """Boots, waits for the end, and returns the results by name: (status, text)."""
+        """Boots, waits for the end, and returns the results by name: (status, text).
+
+        A kernel that complained is an error, whatever it recorded.
+        """
         disks = self.disks()
         self.boot(probe, commands, disks, seconds)
+        if lines := complaints(self.console().read_text(errors="replace")):
+            raise RuntimeError(f"{self.console()}: {lines[0]}")
         return results_of(disks[self.result_disk])
+
+
+def complaints(console):
+    """The lines in which a kernel reports a defect of its own."""
+    return [line for line in console.splitlines()
+            if re.search(r"\b(BUG|WARNING|INFO): |Oops|Kernel panic|general protection", line)]
 
 
 def results_of(path):
