@@ -8,6 +8,7 @@ from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "recordings"))
 
+import built  # noqa: E402
 import guest  # noqa: E402
 import packages  # noqa: E402
 
@@ -29,6 +30,54 @@ class Tools(unittest.TestCase):
         with self.assertRaises(SystemExit) as ended:
             guest.require(["amd64"], "/nowhere/folio-lab")
         self.assertIn("/nowhere/folio-lab is missing", str(ended.exception))
+
+
+class Kernels(unittest.TestCase):
+    def test_a_kernel_with_settings_is_another_ones_build(self):
+        for name, entry in built.KERNELS.items():
+            if "kernel" not in entry:
+                self.assertNotIn("settings", entry, name)
+                continue
+            base = built.KERNELS[entry["kernel"]]
+            self.assertNotIn("kernel", base, name)
+            self.assertLessEqual(set(entry["variants"]), set(base["variants"]), name)
+            rules = built.rules_name(name, entry["variants"][0])
+            self.assertTrue((guest.ROOT / f"kernels/recorded/{rules}.toml").exists(), name)
+
+    def test_its_settings_are_those_of_its_features(self):
+        features = {line.split("/")[-1] for abi in built.FEATURES.glob("*/ABI")
+                    for line in abi.read_text().splitlines() if line.startswith("What:\t\t/sys/k")}
+        for name in built.KERNELS:
+            for line in built.settings(name):
+                word, path, value = line.split()
+                self.assertEqual((word, path.split("/")[-1] in features), ("require", True), name)
+                self.assertTrue(value, name)
+
+    def test_a_change_of_another_version_builds_nothing(self):
+        with tempfile.TemporaryDirectory() as scratch, \
+                mock.patch.object(built, "FEATURES", pathlib.Path(scratch)) as top:
+            for path in ("attach.py", "README.md", "settings/a.c", "one/6.12.toml", "one/7.2.toml",
+                         "one/one.c", "one/ABI", "two/7.2.toml", "two/two.c"):
+                (top / path).parent.mkdir(exist_ok=True)
+                (top / path).write_text(path)
+            before = built.features_digest("6.12")
+            for path in ("README.md", "one/7.2.toml", "one/ABI", "two/two.c"):
+                (top / path).write_text("changed")
+            self.assertEqual(built.features_digest("6.12"), before)
+            for path in ("attach.py", "settings/a.c", "one/6.12.toml", "one/one.c"):
+                (top / path).write_text("changed")
+                self.assertNotEqual(before, before := built.features_digest("6.12"), path)
+
+
+class Console(unittest.TestCase):
+    def test_a_kernels_complaint_is_seen(self):
+        quiet = "[    0.1] Linux version 6.12\n[    0.2] x86/mm: INFO about debugging\nran a\n"
+        self.assertEqual(guest.complaints(quiet), [])
+        for line in ("[    1.0] BUG: KASAN: slab-out-of-bounds in f+0x1/0x2",
+                     "[    1.0] WARNING: possible circular locking dependency detected",
+                     "[    1.0] Oops: Oops: 0000 [#1] SMP",
+                     "[    1.0] Kernel panic - not syncing"):
+            self.assertEqual(guest.complaints(quiet + line), [line])
 
 
 class Packages(unittest.TestCase):

@@ -148,11 +148,18 @@ def settings(name):
     return [f"require {SETTINGS}/{key} {value}" for key, value in pairs]
 
 
+def boot_options(name):
+    """A kernel's additions to its command line."""
+    entry = KERNELS.get(name, {})
+    return KERNELS.get(entry.get("kernel"), entry).get("boot", "")
+
+
 def rules_name(name, variant):
     """What a recording calls its kernel, which is the name of the model's file
-    (`kernels/recorded/`).
+    (`kernels/recorded/`). One that checks itself (`NAME-CHECK`) has the rules of NAME.
     """
-    return name if "kernel" in KERNELS.get(name, {}) else archive_name(name, variant)
+    is_other = "kernel" in KERNELS.get(name, {})
+    return name.partition("-")[0] if is_other else archive_name(name, variant)
 
 
 def own_words(name, variant):

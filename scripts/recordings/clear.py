@@ -20,13 +20,14 @@ import record
 
 FORMS = {"off": "converging", "posted": "posted", "merged": "merged"}
 GIGANTIC_KB = 1 << 20
-FAULTS = 20     # random ones for each size
+FAULTS = 20     # random ones for each size up to this one
+FAULTS_KB = 2048
 
 
 class ClearGuest(cow.CowGuest):
     """A machine with room for a gigantic page."""
 
-    memory_mb = 3072
+    memory_mb = 4096
 
     def command(self, initramfs, disks):
         words = super().command(initramfs, disks)
@@ -49,7 +50,8 @@ def commands(page, model, is_gigantic, forms):
         for kb in sizes_kb(page):
             enabled = f"{guest.THP}/hugepages-{kb}kB/enabled"
             lines += [f"set {enabled} always",
-                      f"run {form}_{model}_{kb} kib={kb} faults={FAULTS} seed={kb} {words}",
+                      f"run {form}_{model}_{kb} kib={kb} seed={kb} {words}"
+                      f" faults={FAULTS if kb <= FAULTS_KB else 0}",
                       f"set {enabled} never"]
         if is_gigantic:
             lines.append(f"run {form}_{model}_{GIGANTIC_KB} kib={GIGANTIC_KB} huge edges=1 {words}")

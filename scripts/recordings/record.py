@@ -152,6 +152,7 @@ def record(args, work, version, variant):
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant)
+    machine.options = built.boot_options(version)
     lines = commands(workloads, missing, built.rules_name(version, variant))
     results = machine.run(work / "probe" / arch, built.settings(version) + lines, 1500)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}

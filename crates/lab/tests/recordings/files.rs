@@ -78,6 +78,15 @@ fn a_new_length_and_holes_on_xfs_are_followed() {
     }
 }
 
+/// A difference that looks like an early read, at every number of reads: the comparison ends.
+#[test]
+fn an_unexplained_difference_ends_the_search() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/unexplained.txt");
+    for one in recordings(&path) {
+        one.check(None).unwrap();
+    }
+}
+
 #[derive(Default)]
 struct KernelRow {
     nr_equal: u64,

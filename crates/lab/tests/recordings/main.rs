@@ -3,6 +3,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
+mod clear;
 mod collapse;
 mod cow;
 mod damaged;

@@ -48,6 +48,7 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::Pool => "numbers of the pool",
         Aspect::Smaps => "smaps",
         Aspect::Machine => "mapped pages on the machine",
+        Aspect::Clearing => "steps of clearing",
         Aspect::Invariant => "invariants",
     }
 }
