@@ -72,7 +72,7 @@ impl Memory {
         let folio = self.core.folios.get(id);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let shown = match self.rules.anon.pmd_exclusive {
-            PmdExclusive::FirstPage => head,
+            PmdExclusive::FirstPage | PmdExclusive::FirstNormalPage => head,
             PmdExclusive::EachPage => pfn,
         };
         let page = (shown.0 - folio.pfn.0) as u32;

@@ -202,7 +202,7 @@ impl Memory {
             let end = leaf.end_vpn().min(pages.end);
             let nr = end.0 - from.0;
             let first_decides = leaf.kind == LeafKind::Pmd
-                && self.rules.anon.pmd_exclusive == PmdExclusive::FirstPage;
+                && self.rules.anon.pmd_exclusive != PmdExclusive::EachPage;
             let first = self.counts_of(folio, leaf.pfn, by);
             let mut at = 0;
             while at < nr {

@@ -2,7 +2,7 @@
 
 use largefolio_mm::mapping::tree::Entry;
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
-use largefolio_mm::rules::anon::Mapcount;
+use largefolio_mm::rules::anon::{Mapcount, PmdExclusive};
 use largefolio_mm::units::{MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 
@@ -71,7 +71,10 @@ impl ProgramReplay {
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
             // F.5.10: the huge zero folio has no known owner, so it is not counted as shared.
-            let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
+            let anon = &self.memory.rules().anon;
+            let is_exclusive = is_pmd
+                && anon.mapcount == Mapcount::PerFolio
+                && anon.pmd_exclusive != PmdExclusive::FirstNormalPage;
             return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
