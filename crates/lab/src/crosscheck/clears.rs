@@ -133,7 +133,7 @@ impl Recording<Clears> {
     /// the first difference.
     ///
     /// # Errors
-    /// There are no rules for it. A difference is not an error.
+    /// No rules are known for it. A difference is not an error.
     pub fn check(&self, kernel: Option<&Kernel>) -> Result<Verdict, CheckError> {
         let kernel = self.rules(kernel)?;
         let mut verdict = Verdict::new(self.name.clone(), &kernel);
