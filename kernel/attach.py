@@ -58,7 +58,7 @@ def only(found, what):
 
 
 def definition(code, name):
-    """A function's definition: where it starts, and the positions of its braces."""
+    """The start of a function's definition, and the positions of its braces."""
     found = []
     for match in re.finditer(rf"^[A-Za-z_][^;{{}}()#]*\b{name}\s*\(", code, re.M):
         opened = re.match(r"[\s\w]*\{", code[(end := closing(code, match.end() - 1) + 1):])

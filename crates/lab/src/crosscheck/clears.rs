@@ -109,10 +109,12 @@ impl ClearRun {
     fn steps(self) -> Box<dyn Iterator<Item = Cleared>> {
         match self {
             Self::Point => Box::new(iter::once(Cleared::Reschedule)),
-            Self::Units { first, nr, times, has_points } => Box::new((0..times).flat_map(move |k| {
-                let point = has_points.then_some(Cleared::Reschedule);
-                point.into_iter().chain([Cleared::Pages { first: first + k * nr, nr }])
-            })),
+            Self::Units { first, nr, times, has_points } => {
+                Box::new((0..times).flat_map(move |k| {
+                    let point = has_points.then_some(Cleared::Reschedule);
+                    point.into_iter().chain([Cleared::Pages { first: first + k * nr, nr }])
+                }))
+            }
         }
     }
 }
@@ -131,7 +133,7 @@ impl Recording<Clears> {
     /// the first difference.
     ///
     /// # Errors
-    /// There are no rules for it. A difference is not an error.
+    /// No rules are known for it. A difference is not an error.
     pub fn check(&self, kernel: Option<&Kernel>) -> Result<Verdict, CheckError> {
         let kernel = self.rules(kernel)?;
         let mut verdict = Verdict::new(self.name.clone(), &kernel);
