@@ -20,9 +20,9 @@ use super::document;
 /// test did not find the archives.
 const NR_RECORDINGS_MIN: usize = 16_752;
 const NR_KERNELS_MIN: usize = 49;
-/// Recordings whose reads are sooner or later than the rule: 134 of 13,953, half of them on files
+/// Recordings whose reads are sooner or later than the rule: 150 of 16,752, half of them on files
 /// with holes, which are read within the call. Many more mean that timing hides a broken rule.
-const NR_IN_FLIGHT_MAX: u64 = 150;
+const NR_IN_FLIGHT_MAX: u64 = 166;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
