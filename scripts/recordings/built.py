@@ -26,7 +26,7 @@ ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
 }
-TOOLS = ["bc", "bison", "flex"]          # also the names of their packages
+TOOLS = ["bc", "bison", "flex"]          # their packages have the same names
 PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_64K_PAGES"]}
 
 
