@@ -3,14 +3,19 @@
 import pathlib
 import sys
 import tempfile
+import tomllib
 import unittest
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "recordings"))
 
 import built  # noqa: E402
+import clear  # noqa: E402
 import guest  # noqa: E402
+import kernel_mutants  # noqa: E402
 import packages  # noqa: E402
+import record  # noqa: E402
+import same_events  # noqa: E402
 
 
 class Tools(unittest.TestCase):
@@ -67,6 +72,49 @@ class Kernels(unittest.TestCase):
             for path in ("attach.py", "settings/a.c", "one/6.12.toml", "one/one.c"):
                 (top / path).write_text("changed")
                 self.assertNotEqual(before, before := built.features_digest("6.12"), path)
+
+
+class Mutants(unittest.TestCase):
+    def test_each_changes_one_place_and_names_a_kernel(self):
+        for mutant in tomllib.loads(kernel_mutants.LIST.read_text())["mutant"]:
+            text = (built.FEATURES / mutant["file"]).read_text()
+            self.assertNotEqual(kernel_mutants.changed(text, mutant), text)
+            self.assertIn(mutant["variant"], built.variants(mutant["kernel"]), mutant["name"])
+
+    def test_a_change_without_its_place_is_an_error(self):
+        mutant = {"name": "x", "file": "a.c", "from": "one", "to": "two"}
+        self.assertEqual(kernel_mutants.changed("a one b", mutant), "a two b")
+        for text in ("none", "one one"):
+            with self.assertRaises(packages.Missing):
+                kernel_mutants.changed(text.replace("none", "no"), mutant)
+
+
+class Lists(unittest.TestCase):
+    ROW = ("name", 128, {"file": "own", "prot": "r"}, 4096)
+
+    def test_a_workload_with_its_own_file_makes_and_removes_it(self):
+        lines = record.commands({"xfs": ([{"name": "data", "bytes": 1, "is_sparse": False}],
+                                         [self.ROW])}, {"name"}, "rules")
+        self.assertNotIn("make /xfs/data 1", lines)
+        at = lines.index("make /xfs/own 4096")
+        self.assertTrue(lines[at + 1].startswith("run name fs=xfs "), lines)
+        self.assertEqual(lines[at + 2], "remove /xfs/own")
+
+    def test_clearing_is_recorded_at_each_size_with_its_edits(self):
+        lines = clear.commands(4096, "full", True, ["off", "merged"])
+        runs = [line.split()[1] for line in lines if line.startswith("run ")]
+        self.assertEqual(runs[:2] + runs[-1:], ["off_full_16", "off_full_32", "merged_full_1048576"])
+        self.assertEqual(len(runs), 18)
+        self.assertTrue(all("edits=clear=" in line for line in lines if line.startswith("run ")))
+        self.assertEqual(clear.sizes_kb(65536)[-1], 512 << 10)
+
+
+class Events(unittest.TestCase):
+    def test_short_forms_are_written_out(self):
+        old = same_events.steps("# x\nT 3\nF .\nR order 1\nA . 2 x2\nE 0\nA 9 0\n")
+        new = same_events.steps("# y\nT 3\nF 3\nA 3 2\nA 7 2\nE 0\n")
+        self.assertEqual(old, new)
+        self.assertNotEqual(old, same_events.steps("T 3\nF 3\nA 3 2\nA 7 1\nE 0\n"))
 
 
 class Console(unittest.TestCase):

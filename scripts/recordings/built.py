@@ -10,6 +10,7 @@ import hashlib
 import lzma
 import os
 import pathlib
+import shutil
 import subprocess
 import tarfile
 import tomllib
@@ -25,6 +26,7 @@ ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
 }
+TOOLS = ["bc", "bison", "flex"]          # their packages have the same names
 PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_64K_PAGES"]}
 
 
@@ -110,6 +112,8 @@ def build(work, name, variant):
     complete = tree / "complete"
     if complete.exists() and complete.read_text() == inputs:
         return tree
+    if lost := [tool for tool in TOOLS if not shutil.which(tool)]:
+        raise packages.Missing(f"to build a kernel: sudo apt-get install {' '.join(lost)}")
     arch = "amd64" if variant == "amd64" else "arm64"
     out = work / "build" / f"{name}_{variant}"
     out.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,7 @@ def record_clears(work, name, variant, out):
         is_gigantic = variant == "amd64"
         machine.options = f"preempt={model}" if is_dynamic else ""
         machine.options += " hugepagesz=1G hugepages=1" if is_gigantic else ""
-        # Without CONFIG_PREEMPTION, the posted form is what the kernel does anyway.
+        # Without CONFIG_PREEMPTION, the posted form changes nothing.
         forms = [form for form in FORMS if is_dynamic or form != "posted"]
         results |= machine.run(machine.probe.parent, commands(page, model, is_gigantic, forms), 3000)
     cow.save(work, built.archive_name(name, variant), results, out)

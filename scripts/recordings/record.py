@@ -181,7 +181,7 @@ def main():
     parser.add_argument("--again", metavar="PATTERN", default="",
                         help="record these workloads even if an archive has them")
     parser.add_argument("--only", metavar="PATTERN", default="*",
-                        help="only workloads whose names match")
+                        help="only workloads with matching names")
     parser.add_argument("--random", type=int, metavar="N",
                         help="record N random workloads instead of the set")
     parser.add_argument("--seed", type=int, default=1, help="seed of the first random workload")

@@ -14,7 +14,7 @@ import tarfile
 
 
 def steps(text):
-    """A list of steps: what the program did, and the kernel's events, with indexes written out."""
+    """A list of steps: the program's action and the kernel's events, with indexes written out."""
     found, last = [], None
     for line in text.splitlines():
         kind, *words = line.split()

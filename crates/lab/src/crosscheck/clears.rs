@@ -176,7 +176,6 @@ fn shown(step: Option<Cleared>) -> String {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 

@@ -28,7 +28,7 @@ pub struct RecordingHeader {
     pub release: String,
     /// Name of the kernel variant, or empty. A self-built kernel has rules of this name.
     pub variant: String,
-    /// What the kernel's settings change in its rules, such as `clear=posted`, or empty.
+    /// Edits of its rules by the kernel's settings, such as `clear=posted`, or empty.
     pub edits: String,
     /// Architecture; `arm64` if the recording has none.
     pub arch: Arch,
