@@ -57,7 +57,7 @@ def page_of(variant):
 
 
 def arch_of(variant):
-    return "amd64" if variant == "amd64" else "arm64"
+    return variant.partition("_")[0]
 
 
 def cpio_entry(name, data, mode):
@@ -161,7 +161,7 @@ class Guest:
         return paths
 
     def command(self, initramfs, disks):
-        if self.variant == "amd64":
+        if arch_of(self.variant) == "amd64":
             # No cx16: with the emulated cmpxchg16b, 6.12 crashes in its slab allocator.
             machine = ["qemu-system-x86_64", "-machine", "q35", "-cpu", "qemu64,-cx16"]
             # On a busy machine, the guest's timer can seem not to work.
