@@ -35,7 +35,7 @@ class Kind:
 KINDS = {
     "zram": Kind(),
     "disk": Kind(device="/dev/@2"),
-    "pool": Kind(memory_mb=SMALL_MB, percent=1),
+    "pool": Kind(memory_mb=SMALL_MB, percent=1, is_kernel_memory_charged=True),
     "groups": Kind(is_kernel_memory_charged=True),
 }
 

@@ -159,7 +159,7 @@ impl Memory {
         let has_thp = rules.anon.thp != Enabled::Never;
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        core.pressure = Pressure::new(rules.page, watermarks, nr_slots, rules.reclaim.cost);
+        core.pressure = Pressure::new(&rules, watermarks, nr_slots);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,

@@ -33,6 +33,9 @@ pub struct ReclaimRules {
     pub swap_device: SwapDevice,
     /// How pages return from a synchronous swap device.
     pub swap_in: SwapIn,
+    /// What becomes of a folio that holds only zeroes.
+    #[serde(default)]
+    pub zero_pages: ZeroPages,
     /// When a freed slot counts as free.
     pub freed_slots: FreedSlots,
     /// `vm.dirty_background_ratio`: per cent of the dirty limit above which writeback starts.
@@ -188,6 +191,17 @@ pub enum SwapIn {
     Cached,
 }
 
+/// P.7.3: a folio that holds only zeroes and is swapped out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroPages {
+    /// \[..6.11\] written like any other.
+    Written,
+    /// \[6.12+\] noted in a bitmap of the swap space; nothing is written or read.
+    #[default]
+    Noted,
+}
+
 /// P.5.6: slots without users. The model frees them immediately, whatever the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -214,6 +228,7 @@ impl ReclaimRules {
             cost: CostRule::WritesAndRotations,
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
+            zero_pages: ZeroPages::Noted,
             freed_slots: FreedSlots::AtOnce,
             dirty_background_ratio: 10,
             compaction_proactiveness: 20,
