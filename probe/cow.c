@@ -375,7 +375,7 @@ static void header(void)
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
     if (swap_device) { put(" swap="); put(swap_device); put(" lru="); put(lists_in_use()); }
-    if (zswap_percent) { put(" zswap="); put_number(zswap_pages_max(), 10); }
+    if (zswap_percent) { put(" zswap="); put_number(zswap_percent, 10); put(","); put_number(zswap_pages_max(), 10); }
     if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
 }

@@ -36,6 +36,7 @@ KINDS = {
     "zram": Kind(),
     "disk": Kind(device="/dev/@2"),
     "pool": Kind(memory_mb=SMALL_MB, percent=1, is_kernel_memory_charged=True),
+    "limit": Kind(),
     "groups": Kind(is_kernel_memory_charged=True),
 }
 

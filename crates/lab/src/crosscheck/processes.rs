@@ -7,9 +7,8 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, swap
-//! or hugetlb. This
-//! module does not run them on a kernel.
+//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, swap, zswap
+//! or hugetlb. This module does not run them on a kernel.
 
 #![expect(
     clippy::cast_possible_truncation,
@@ -30,8 +29,9 @@ mod run;
 mod shmem;
 mod statistics;
 mod world;
+mod zswap;
 
-pub use generate::{ProgramOptions, Topic, generate};
+pub use generate::{ProgramOptions, Topic, ZswapTopic, generate};
 pub use huge::HugePages;
 pub use program::ProcessProgram;
 pub use row::ProgramRow;

@@ -32,6 +32,8 @@ pub(crate) struct Pressure {
     /// Whether this is reclaim's last full scan before it gives up.
     pub(crate) is_last_look: bool,
     pub(crate) nr_kept: u64,
+    /// Reclaim for a program's own `MADV_PAGEOUT`.
+    pub(crate) is_advised: bool,
     pub(crate) cost: CostRule,
 }
 

@@ -108,6 +108,12 @@ impl ReclaimCounters {
         self.pswpout - self.zswpwb + self.zswpout + self.swpout_zero
     }
 
+    /// Returns the pages of private and shared memory that came back.
+    #[must_use]
+    pub const fn nr_paged_in(&self) -> u64 {
+        self.pswpin + self.zswpin + self.swpin_zero
+    }
+
     /// Returns every count with its name.
     #[must_use]
     pub const fn named(&self) -> [(&'static str, u64); 45] {

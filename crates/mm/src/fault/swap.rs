@@ -17,12 +17,12 @@ use super::cow::Hold;
 use super::{Access, Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::core::space::SwapEntry;
-use crate::folio::{Content, FolioId};
 use crate::folio::frames::Flag;
+use crate::folio::{Content, FolioId};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::rules::anon::{Effort, Orders};
-use crate::rules::reclaim::{SwapDevice, SwapIn};
+use crate::rules::reclaim::{StoreFrees, SwapDevice, SwapIn};
 use crate::rules::zswap::ZswapLoad;
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
@@ -212,7 +212,7 @@ impl Memory {
             self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
             let _ = self.core.put_user(run.entry.slot.plus(by));
         }
-        if was_cached && self.gives_slots_up(fault, id) {
+        if was_cached && self.gives_slots_up(fault, id, run.entry) {
             let _ = self.core.free_swap_cache(id);
         }
         let folio = self.core.folios.get(id);
@@ -233,13 +233,15 @@ impl Memory {
         is_own
     }
 
-    fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
+    fn gives_slots_up(&self, fault: &Fault, id: FolioId, entry: SwapEntry) -> bool {
         let rules = &self.rules.reclaim;
         let folio = self.core.folios.get(id);
         let is_at_once = rules.swap_device == SwapDevice::Zram && rules.swap_in == SwapIn::Cached;
         // Only the cache and this fault refer to it, so a store can reuse it.
         let is_alone = folio.refs == 1 + folio.cache_refs();
-        is_at_once || self.core.is_swap_full() || fault.access == Access::Write && is_alone
+        let is_wanted = rules.store_frees == StoreFrees::Alone || !entry.is_exclusive;
+        let is_reused = fault.access == Access::Write && is_alone && is_wanted;
+        is_at_once || self.core.is_swap_full() || is_reused
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) enum Flag {
 }
 
 impl Flag {
-    pub(crate) const ALL: [Self; NR_FLAGS] = 
+    pub(crate) const ALL: [Self; NR_FLAGS] =
         [Self::Exclusive, Self::Written, Self::Accessed, Self::Incompressible];
 }
 

@@ -177,20 +177,25 @@ impl Memory {
         let folio = self.core.folios.get(id);
         let is_cached = folio.slot().is_some();
         let is_written = !is_cached || folio.is_dirty || self.has_dirty_entry(&sites);
-        let placed = if is_written { self.write_to_slots(id, first) } else { Placed::Out };
+        let placed = if is_written { self.write_to_slots(id, first) } else { Placed::InMemory };
         if !is_cached {
             self.core.add_to_swap_cache(id, first);
         }
         let folio = self.core.folios.get_mut(id);
         folio.refs += 1;
         // The entries' dirty bits are gone, and the slots do not hold the content.
-        folio.is_dirty |= placed == Placed::Nowhere;
+        folio.is_dirty = placed == Placed::Nowhere;
         for site in sites {
             self.swap_site(id, &site);
         }
-        if placed == Placed::Nowhere {
+        let outcome = match placed {
+            Placed::Nowhere => EvictOutcome::Activate,
+            placed if self.is_write_awaited(placed) => EvictOutcome::Keep,
+            _ => EvictOutcome::Freed,
+        };
+        if outcome != EvictOutcome::Freed {
             self.core.put(id, 1);
-            return EvictOutcome::Activate;
+            return outcome;
         }
         self.core.leave_swap_cache(id, Some(shadow));
         self.core.put(id, 1);
@@ -302,8 +307,10 @@ impl Memory {
 
 impl Memory {
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
+        self.core.pressure.is_advised = true;
         for id in self.examine_in_order(folios, Self::evict).kept {
             self.core.folios.putback(id);
         }
+        self.core.pressure.is_advised = false;
     }
 }

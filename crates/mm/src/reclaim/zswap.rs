@@ -20,7 +20,7 @@ use crate::core::zswap::ToPool;
 use crate::folio::Content;
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::rules::reclaim::ZeroPages;
+use crate::rules::reclaim::{SwapDevice, ZeroPages};
 use crate::rules::zswap::{Incompressible, ZswapFolios, ZswapShrink};
 use crate::units::{GroupId, Order, PageIndex, SwapSlot};
 
@@ -31,8 +31,10 @@ const ZERO_PAGE_BYTES: u64 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Placed {
-    /// Swap space has the content.
-    Out,
+    /// In zswap, or noted to be zero.
+    InMemory,
+    /// Written to the device.
+    OnDevice,
     /// The folio must stay: zswap refused it, and its group may not write to the device.
     Nowhere,
 }
@@ -64,18 +66,24 @@ impl Memory {
         }
         if !is_noted && self.store_in_zswap(&pages) {
             self.core.counters.reclaim.zswpout += pages.nr;
-            return Placed::Out;
+            return Placed::InMemory;
         }
         pages.slots().for_each(|slot| self.core.take_from_pool(slot));
         if is_noted {
             self.core.counters.reclaim.swpout_zero += pages.nr;
-            return Placed::Out;
+            return Placed::InMemory;
         }
         if self.rules.zswap.enabled && !self.may_write_back(pages.group) {
             return Placed::Nowhere;
         }
         self.core.counters.reclaim.pswpout += pages.nr;
-        Placed::Out
+        Placed::OnDevice
+    }
+
+    /// Whether reclaim finds a folio still being written, so that it stays in the swap cache.
+    pub(super) fn is_write_awaited(&self, placed: Placed) -> bool {
+        let is_slow = self.rules.reclaim.swap_device == SwapDevice::Disk;
+        placed == Placed::OnDevice && is_slow && self.core.pressure.is_advised
     }
 
     fn content_of(&self, slot: SwapSlot) -> Content {

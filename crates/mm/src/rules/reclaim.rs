@@ -33,6 +33,9 @@ pub struct ReclaimRules {
     pub swap_device: SwapDevice,
     /// How pages return from a synchronous swap device.
     pub swap_in: SwapIn,
+    /// Whether a store to a cached page that was exclusive frees its slot.
+    #[serde(default)]
+    pub store_frees: StoreFrees,
     /// What becomes of a folio that holds only zeroes.
     #[serde(default)]
     pub zero_pages: ZeroPages,
@@ -191,6 +194,17 @@ pub enum SwapIn {
     Cached,
 }
 
+/// P.5.4: a store fault to a page in the swap cache of a device that is not synchronous.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreFrees {
+    /// Frees the slot if nothing else refers to the folio.
+    #[default]
+    Alone,
+    /// \[7.2\] the same, but not if the page was exclusive: the store needs no copy anyway.
+    NotExclusive,
+}
+
 /// P.7.3: a folio that holds only zeroes and is swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -228,6 +242,7 @@ impl ReclaimRules {
             cost: CostRule::WritesAndRotations,
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
+            store_frees: StoreFrees::Alone,
             zero_pages: ZeroPages::Noted,
             freed_slots: FreedSlots::AtOnce,
             dirty_background_ratio: 10,

@@ -20,8 +20,8 @@ pub struct ZswapRules {
     /// `accept_threshold_percent`: a pool that was full takes pages again below this share of its
     /// largest size.
     pub accept_threshold_percent: u32,
-    /// How many tenths of a byte of memory compress to a tenth of a byte: 30 = three to one.
-    pub ratio_tenths: u32,
+    /// How well pages compress: 300 = three to one, 100 = not at all.
+    pub ratio_percent: u32,
     /// Per cent of the pages that do not compress.
     pub incompressible_percent: u32,
     /// `memory.zswap.writeback` of every cgroup: whether pages may go to the device.
@@ -111,7 +111,7 @@ impl Default for ZswapRules {
             enabled: false,
             max_pool_percent: 20,
             accept_threshold_percent: 90,
-            ratio_tenths: 30,
+            ratio_percent: 300,
             incompressible_percent: 0,
             writeback: true,
             group_max_bytes: None,
@@ -128,7 +128,7 @@ impl Default for ZswapRules {
 impl ZswapRules {
     /// Bytes of a page that compresses.
     pub(crate) fn compressed_bytes(&self, page: PageSize) -> u64 {
-        (page.bytes() * 10 / u64::from(self.ratio_tenths.max(10))).max(1)
+        (page.bytes() * 100 / u64::from(self.ratio_percent.max(100))).max(1)
     }
 
     /// Whether the page `index` is one of those that do not compress.

@@ -33,6 +33,22 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             return Err(format!("order.{name} = {bytes}: expected 0 or a power of two"));
         }
     }
+    let zswap = &rules.zswap;
+    for (name, percent) in [
+        ("max_pool_percent", zswap.max_pool_percent),
+        ("accept_threshold_percent", zswap.accept_threshold_percent),
+        ("incompressible_percent", zswap.incompressible_percent),
+    ] {
+        if percent > 100 {
+            return Err(format!("zswap.{name} = {percent}: expected at most 100"));
+        }
+    }
+    if zswap.ratio_percent < 100 {
+        let ratio = zswap.ratio_percent;
+        return Err(format!(
+            "zswap.ratio_percent = {ratio}: expected at least 100, no compression"
+        ));
+    }
     if rules.anon.program == ProgramThp::Advised && rules.anon.thp_disable == ThpDisable::All {
         return Err(
             "off or inherit: before Linux 6.18, a program cannot limit its large folios to \

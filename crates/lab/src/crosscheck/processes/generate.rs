@@ -11,6 +11,7 @@ mod khugepaged;
 mod locked;
 mod shmem;
 mod swap;
+mod zswap;
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
@@ -38,8 +39,18 @@ pub enum Topic {
     Shmem,
     Hugetlb,
     Swap,
+    Zswap(ZswapTopic),
     /// mlock, with fork, copy-on-write, collapse and pins.
     Locked,
+}
+
+/// Programs on kernels with zswap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZswapTopic {
+    /// Pages of all kinds, in a cgroup without limits.
+    Pages,
+    /// Pages that compress alike, in a cgroup that limits zswap.
+    Groups,
 }
 
 impl Topic {
@@ -53,7 +64,7 @@ impl Topic {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
             hugetlb::WINDOW_PAGES
-        } else if self == Self::Swap && highest < pmd {
+        } else if matches!(self, Self::Swap | Self::Zswap(_)) && highest < pmd {
             swap::WINDOW_PAGES
         } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
             // 64K pages: one 512M PMD range fills the window.
@@ -121,7 +132,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
         topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
             generator.map_first_of_disk(topic);
         }
-        Topic::Swap => generator.map_first_to_swap(),
+        Topic::Swap | Topic::Zswap(_) => generator.map_first_to_swap(),
         Topic::Shmem => generator.map_first_of_shmem(),
         Topic::Cow | Topic::Locked | Topic::Collapse | Topic::Hugetlb => {
             generator.map_first_areas();
@@ -134,6 +145,7 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Swap => generator.swap_step(),
+            Topic::Zswap(zswap) => generator.zswap_step(zswap),
             Topic::Shmem => generator.shmem_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
             topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
@@ -177,6 +189,10 @@ impl Generator {
         let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
         let is_limited = *topic == Topic::Swap;
         let limit = is_limited.then(|| swap::limit(&mut rng, *page, nr_pages));
+        let (limit, zswap) = match topic {
+            Topic::Zswap(topic) => (Some(zswap::LIMIT), zswap::limits(&mut rng, *topic)),
+            _ => (limit, None),
+        };
         let shmem = (*topic == Topic::Shmem).then(|| shmem::settings(&mut rng, *page));
         let program = ProcessProgram {
             seed,
@@ -186,6 +202,7 @@ impl Generator {
             huge,
             khugepaged,
             limit,
+            zswap,
             shmem,
             steps: Vec::new(),
         };

@@ -28,6 +28,7 @@ use super::khugepaged::ScanLimits;
 use super::limit::Limit;
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use super::shmem::ShmemSettings;
+use super::zswap::{Stuffing, ZswapLimits};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -41,6 +42,7 @@ pub struct ProcessProgram {
     pub huge: Option<HugePages>,
     pub(super) khugepaged: Option<ScanLimits>,
     pub(super) limit: Option<Limit>,
+    pub(super) zswap: Option<ZswapLimits>,
     pub(super) shmem: Option<ShmemSettings>,
     pub(super) steps: Vec<ProcessStep>,
 }
@@ -134,6 +136,10 @@ pub(super) enum ProcessOp {
     /// `fork`; the child gets this slot.
     Fork(usize),
     Exit,
+    /// Stores to every byte of each page.
+    Stuff(PageRange, Stuffing),
+    /// Switches zswap on or off.
+    Zswap(bool),
     Scan,
     /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
@@ -318,6 +324,8 @@ impl fmt::Display for ProcessOp {
             Self::Remap(PageRange { first, nr }, to) => write!(f, "remap {first} {nr} {to}"),
             Self::Fork(child) => write!(f, "fork {child}"),
             Self::Exit => write!(f, "exit"),
+            Self::Stuff(pages, stuffing) => write!(f, "stuff {pages} {}", stuffing.letter()),
+            Self::Zswap(is_on) => write!(f, "zswap {}", u8::from(is_on)),
             Self::Scan => write!(f, "scan"),
             Self::Idle => write!(f, "idle"),
         }
@@ -344,6 +352,9 @@ impl fmt::Display for ProcessProgram {
         if let Some(limit) = self.limit {
             write!(f, " {limit}")?;
         }
+        if let Some(zswap) = self.zswap {
+            write!(f, " {zswap}")?;
+        }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -364,6 +375,7 @@ impl ProcessStep {
             ("close", _) => ProcessOp::Close,
             ("sync", _) => ProcessOp::Sync,
             ("size", [pages, ..]) => ProcessOp::Size(number_to(NR_PAGES_MAX, pages)?),
+            ("zswap", [is_on, ..]) => ProcessOp::Zswap(number_to(1, is_on)? == 1),
             ("pin", [page, ..]) => ProcessOp::Pin(number_to(NR_PAGES_MAX - 1, page)?),
             (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
                 ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
@@ -393,6 +405,7 @@ impl ProcessOp {
             }
             "read" => Self::Read(pages),
             "write" => Self::Write(pages),
+            "stuff" => Self::Stuff(pages, Stuffing::of(how)?),
             "unmap" => Self::Unmap(pages),
             "drop" => Self::Drop(pages),
             "free" => Self::Free(pages),
@@ -430,9 +443,13 @@ impl ProcessProgram {
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
         let khugepaged = rest.iter().find_map(limits).transpose()?;
         let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
+        let zswap = rest.iter().find_map(|word| ZswapLimits::of(word)).transpose()?;
         let shmem = rest.iter().find_map(|word| ShmemSettings::of(word)).transpose()?;
         let is_own = |word: &&str| {
-            limits(word).is_none() && Limit::of(word).is_none() && ShmemSettings::of(word).is_none()
+            limits(word).is_none()
+                && Limit::of(word).is_none()
+                && ZswapLimits::of(word).is_none()
+                && ShmemSettings::of(word).is_none()
         };
         let own: Vec<&str> = rest.iter().copied().filter(is_own).collect();
         let pairs = Pairs::of(&[*pages, *sizes]);
@@ -448,8 +465,9 @@ impl ProcessProgram {
             },
             _ => return unknown(fields),
         };
-        let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self { seed, nr_pages, sizes_kib, own_file, huge, khugepaged, limit, shmem, steps })
+        let seed = number(seed)?;
+        let named = Self { seed, nr_pages, sizes_kib, ..Self::default() };
+        Ok(Self { own_file, huge, khugepaged, limit, zswap, shmem, ..named })
     }
 
     /// Whether it sets the folio sizes of shared memory.

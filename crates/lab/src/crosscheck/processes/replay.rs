@@ -31,6 +31,7 @@ use super::program::{
 };
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
+use super::zswap::{Stuffing, ZswapNumbers};
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use largefolio_sim::kernel::Kernel;
 
@@ -66,6 +67,7 @@ pub(super) struct ProgramReplay {
     scan: Option<Scan>,
     group: Option<GroupId>,
     swapped: SwapNumbers,
+    zswapped: ZswapNumbers,
     huge: Option<HugePages>,
     unit_bytes: u64,
 }
@@ -113,6 +115,12 @@ impl ProgramReplay {
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
+        if let Some(machine) = recording.body.zswap {
+            machine.apply(&mut rules);
+        }
+        if let Some(limits) = program.zswap {
+            limits.apply(&mut rules);
+        }
         rules.io_bytes = DISK_IO_BYTES;
         if let Some(shmem) = &program.shmem {
             shmem.apply(&mut rules);
@@ -123,7 +131,9 @@ impl ProgramReplay {
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
-        let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
+        let own_bytes = recording.body.zswap.map(|machine| machine.ram_bytes(rules.page));
+        let ram_bytes =
+            own_bytes.unwrap_or(RAM_BYTES) + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
         let ram = Ram::try_new(rules.page, ram_bytes);
         let ram = ram.ok_or(MemoryError::NoRoom { bytes: ram_bytes })?;
         let pool = |huge: HugePages| HugePool {
@@ -165,6 +175,7 @@ impl ProgramReplay {
             scan,
             group,
             swapped: SwapNumbers::default(),
+            zswapped: ZswapNumbers::default(),
             huge,
             unit_bytes,
         })
@@ -191,6 +202,11 @@ impl ProgramReplay {
             ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
+            ProcessOp::Stuff(range, stuffing) => self.stuff(mm, range, stuffing),
+            ProcessOp::Zswap(is_on) => {
+                self.memory.change_rules(|rules| rules.zswap.enabled = is_on);
+                Ok(())
+            }
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
             ProcessOp::Load(_)
             | ProcessOp::Open
@@ -396,6 +412,16 @@ impl ProgramReplay {
         for (value, page) in self.values().zip(range.first..range.end()) {
             let at = self.addr(page);
             self.memory.store(mm, at, &value.to_le_bytes()).map_err(|_| EFAULT)?;
+        }
+        Ok(())
+    }
+
+    fn stuff(&mut self, mm: MmId, range: PageRange, stuffing: Stuffing) -> Result<(), u32> {
+        for (value, page) in self.values().zip(range.first..range.end()) {
+            let at = self.addr(page);
+            let bytes = stuffing.page(value, self.memory.rules().page);
+            self.memory.store(mm, at, &bytes).map_err(|_| EFAULT)?;
+            self.memory.set_content(mm, at, stuffing.content());
         }
         Ok(())
     }

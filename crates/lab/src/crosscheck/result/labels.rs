@@ -42,6 +42,7 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
         Aspect::Swap => "swap space",
+        Aspect::Zswap => "zswap",
         Aspect::Scan => "blocks that khugepaged scanned",
         Aspect::Sharing => "shared pages",
         Aspect::Mapcount => "map counts",
