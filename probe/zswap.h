@@ -83,9 +83,9 @@ static void start_zswap(const char *line)
             fatal("cannot limit zswap of", group_of_program, 0);
         }
     } else if (at) { at++; }
-    if (at && at[0] == ',' && at[1] == '0'
-        && !write_file(path_of(path, group_of_program, "memory.zswap.writeback"), "0")) {
-        fatal("cannot stop writeback of", group_of_program, 0);
+    /* Before 6.8 there is no such setting. */
+    if (at && at[0] == ',' && at[1] == '0') {
+        write_file(path_of(path, group_of_program, "memory.zswap.writeback"), "0");
     }
     read_zswapped(zswapped_is);
 }

@@ -54,12 +54,6 @@ impl Memory {
         self.core.pressure.zswap.nr_stored()
     }
 
-    /// Returns whether zswap's pool was full and has not had room since (docs/behaviour P.7.6).
-    #[must_use]
-    pub const fn is_zswap_full(&self) -> bool {
-        self.core.pressure.zswap.was_full
-    }
-
     /// Returns the page at `addr`; `None` if it is not present.
     #[must_use]
     pub fn page_at(&self, mm: MmId, addr: Vaddr) -> Option<PageView> {

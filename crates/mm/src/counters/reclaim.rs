@@ -25,6 +25,8 @@ pub struct ReclaimCounters {
     pub zswpout: u64,
     /// Pages that zswap wrote to the device; among `pswpout` too.
     pub zswpwb: u64,
+    /// Times that zswap refused a page because its pool was full.
+    pub pool_limit_hit: u64,
     /// Pages of folios that were zero when they were swapped out: nothing was written.
     pub swpout_zero: u64,
     /// Pages that were read back as zeroes.
@@ -116,7 +118,7 @@ impl ReclaimCounters {
 
     /// Returns every count with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 45] {
+    pub const fn named(&self) -> [(&'static str, u64); 46] {
         [
             ("pgscan_kswapd", self.pgscan_kswapd),
             ("pgscan_direct", self.pgscan_direct),
@@ -129,6 +131,7 @@ impl ReclaimCounters {
             ("zswpin", self.zswpin),
             ("zswpout", self.zswpout),
             ("zswpwb", self.zswpwb),
+            ("pool_limit_hit", self.pool_limit_hit),
             ("swpout_zero", self.swpout_zero),
             ("swpin_zero", self.swpin_zero),
             ("nr_zswpout_kswapd", self.nr_zswpout_kswapd),

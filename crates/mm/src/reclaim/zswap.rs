@@ -92,7 +92,9 @@ impl Memory {
     }
 
     fn may_write_back(&self, group: GroupId) -> bool {
-        group == GroupId::ROOT || self.rules.zswap.writeback
+        // Kernels with one list for all groups have no `memory.zswap.writeback`.
+        let has_setting = self.rules.zswap.shrink != ZswapShrink::Oldest;
+        group == GroupId::ROOT || self.rules.zswap.writeback || !has_setting
     }
 
     /// Stores all pages or refuses; then the pool may hold some of them.
@@ -171,6 +173,7 @@ impl Memory {
         let zswap = &mut self.core.pressure.zswap;
         zswap.was_full = is_over || zswap.was_full && nr_pages > nr_accepted;
         let is_full = zswap.was_full;
+        self.core.counters.reclaim.pool_limit_hit += u64::from(is_over);
         match rules.shrink {
             ZswapShrink::Oldest if is_over => {
                 let _ = self.look_at_oldest(GroupId::ROOT);

@@ -117,6 +117,8 @@ impl ProgramReplay {
         }
         if let Some(machine) = recording.body.zswap {
             machine.apply(&mut rules);
+            // The machines for programs without such limits do not charge for kernel memory.
+            rules.zswap.charged = program.zswap.is_some();
         }
         if let Some(limits) = program.zswap {
             limits.apply(&mut rules);

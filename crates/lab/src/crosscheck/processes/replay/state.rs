@@ -116,7 +116,7 @@ impl ProgramReplay {
     /// Returns whether a kernel's worker writes pages back, at times that depend on the scheduler.
     pub(in super::super) fn is_pool_shrunk(&self) -> bool {
         let is_repeated = self.memory.rules().zswap.shrink != ZswapShrink::Oldest;
-        self.memory.is_zswap_full() && is_repeated
+        self.memory.counters().reclaim.pool_limit_hit > 0 && is_repeated
     }
 
     pub(in super::super) fn zswap_numbers(&self) -> ZswapNumbers {
