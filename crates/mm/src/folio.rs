@@ -49,7 +49,7 @@ impl FolioId {
     }
 }
 
-/// What a page of private memory holds, as far as swap space is concerned.
+/// Content of a page of private memory, as far as swap space is concerned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content {
     /// Only zeroes.

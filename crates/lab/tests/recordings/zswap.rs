@@ -1,4 +1,4 @@
-//! Programs on kernels with zswap: what it stores, loads and writes back, in kernels and in the
+//! Programs on kernels with zswap: pages stored, loaded and written back, in kernels and in the
 //! model.
 //!
 //! The programs page memory out themselves, so which page reclaim takes first does not matter.

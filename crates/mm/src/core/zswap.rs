@@ -6,7 +6,7 @@
 //!   slot --> [ bytes | group | page ]     oldest of a group first: [ seen ][ new ][ new ]
 //!                 |                                                  ^ written back
 //!                 v                                                         ^ passed over once
-//!   as many pages as the compressed pages of each size need
+//!   as many pages as these sizes need
 //! ```
 //!
 //! Owns which slots the pool holds, their order, and the frames they take. Does not choose what to
@@ -33,7 +33,7 @@ pub(crate) struct Pooled {
     pub(crate) index: Option<PageIndex>,
     /// The folio's group, which pays.
     pub(crate) group: GroupId,
-    /// The group whose order it is in.
+    /// The group in whose order it is.
     list: GroupId,
     pub(crate) bytes: u64,
     /// Not passed over yet.

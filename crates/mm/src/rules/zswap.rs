@@ -1,7 +1,7 @@
 //! Rules for zswap: what it takes in place of the swap device, and when it writes that out
 //! (docs/behaviour P.7).
 //!
-//! Corresponds to: `zswap_store`, `zswap_load`, `zswap_check_limits`, `shrink_memcg`.
+//! Corresponds to: `zswap_load`, `zswap_check_limits`.
 //!
 //! Owns the values. `core/zswap.rs` has the pool, and `reclaim/zswap.rs` follows the rules.
 

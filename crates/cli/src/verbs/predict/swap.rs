@@ -26,7 +26,7 @@ impl FromStr for SwapSpace {
         };
         let mut words = zswap.split(',');
         let bytes = size::swap(words.next().unwrap_or_default())
-            .map_err(|expected| format!("zswap: needs the size of the swap space; {expected}"))?;
+            .map_err(|expected| format!("zswap: needs a size; {expected}"))?;
         if bytes == 0 {
             return Err(
                 "zswap stores pages that have a slot, so it needs swap space: zswap:1G".into()

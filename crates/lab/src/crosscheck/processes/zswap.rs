@@ -1,4 +1,4 @@
-//! zswap in programs and their recordings: settings, page contents, and what it holds after a step.
+//! zswap in programs and their recordings: settings, page contents, and its pages after a step.
 //!
 //! Does not own zswap's rules ([`largefolio_mm::rules::zswap`]).
 
@@ -17,7 +17,7 @@ const POOL_PAGES_MAX: u64 = 1 << 20;
 /// the recorded pools and groups were full show it: 2,203 to 2,218 bytes.
 const HALF_NOISE_RATIO_PERCENT: u32 = 185;
 
-/// What a program stores in a page (`probe/process.h`).
+/// A page's new content (`probe/process.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stuffing {
     Zeroes,
