@@ -219,7 +219,9 @@ impl Core {
             .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
         let slots = self.take_swapped(file, index, end);
         let nr_read = self.counters.reclaim.pswpin;
-        slots.iter().for_each(|&slot| self.count_read(slot));
+        for &slot in &slots {
+            self.count_read(slot);
+        }
         let counters = &mut self.counters.reclaim;
         counters.nr_swap_waits += u64::from(counters.pswpin > nr_read);
         for slot in slots {

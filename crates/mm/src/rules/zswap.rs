@@ -134,7 +134,7 @@ impl ZswapRules {
     /// Whether the page `index` is one of those that do not compress.
     pub(crate) fn is_incompressible(&self, index: u64) -> bool {
         let mixed = (index ^ index >> 17).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        (mixed >> 32) * 100 >> 32 < u64::from(self.incompressible_percent)
+        ((mixed >> 32) * 100) >> 32 < u64::from(self.incompressible_percent)
     }
 }
 
