@@ -54,8 +54,8 @@ struct ProgramComparison<'a> {
     /// Cached folios of the own file, if it is in memory, from the kernel.
     folios: Vec<CachedFolio>,
     swap: SwapNumbers,
-    zswap: ZswapNumbers,
-    has_zswap: bool,
+    /// `None` on a machine without zswap.
+    zswap: Option<ZswapNumbers>,
     hides_pooled: bool,
     /// Freed slots count as used until their batch is released.
     hides_freed: bool,
@@ -87,8 +87,7 @@ impl<'a> ProgramComparison<'a> {
             nr_huge: None,
             folios: Vec::new(),
             swap: SwapNumbers::default(),
-            zswap: ZswapNumbers::default(),
-            has_zswap: recording.body.zswap.is_some(),
+            zswap: recording.body.zswap.map(|_| ZswapNumbers::default()),
             hides_pooled: kernel.rules.zswap.load == ZswapLoad::Kept,
             hides_freed: kernel.rules.reclaim.freed_slots == FreedSlots::Batched,
             hides_pmds: recording.body.hides_pmds,
@@ -324,11 +323,9 @@ impl<'a> ProgramComparison<'a> {
     }
 
     fn zswapped(&mut self, step: &ProcessStep, result: &StepResult) {
-        if !self.has_zswap {
-            return;
-        }
-        let kernel = result.zswap.unwrap_or(self.zswap.still());
-        self.zswap = kernel;
+        let Some(before) = self.zswap else { return };
+        let kernel = result.zswap.unwrap_or(before.still());
+        self.zswap = Some(kernel);
         let model = self.replay.zswap_numbers();
         self.verdict.count(Aspect::Zswap, kernel.nr_in + kernel.nr_out + kernel.nr_back);
         // Up to 6.1, the pages of freed slots stay in the pool until the slots' batch is released.

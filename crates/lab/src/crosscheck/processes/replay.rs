@@ -15,6 +15,7 @@ use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
+use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::rules::shmem::ShmemEnabled;
@@ -31,7 +32,7 @@ use super::program::{
 };
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
-use super::zswap::{Stuffing, ZswapNumbers};
+use super::zswap::{Stuffing, ZswapMachine, ZswapNumbers};
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use largefolio_sim::kernel::Kernel;
 
@@ -115,14 +116,7 @@ impl ProgramReplay {
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
-        if let Some(machine) = recording.body.zswap {
-            machine.apply(&mut rules);
-            // The machines for programs without such limits do not charge for kernel memory.
-            rules.zswap.charged = program.zswap.is_some();
-        }
-        if let Some(limits) = program.zswap {
-            limits.apply(&mut rules);
-        }
+        set_zswap(&mut rules, program, recording.body.zswap);
         rules.io_bytes = DISK_IO_BYTES;
         if let Some(shmem) = &program.shmem {
             shmem.apply(&mut rules);
@@ -205,10 +199,7 @@ impl ProgramReplay {
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
             ProcessOp::Stuff(range, stuffing) => self.stuff(mm, range, stuffing),
-            ProcessOp::Zswap(is_on) => {
-                self.memory.change_rules(|rules| rules.zswap.enabled = is_on);
-                Ok(())
-            }
+            ProcessOp::Zswap(is_on) => self.switch_zswap(is_on),
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
             ProcessOp::Load(_)
             | ProcessOp::Open
@@ -418,6 +409,11 @@ impl ProgramReplay {
         Ok(())
     }
 
+    fn switch_zswap(&mut self, is_on: bool) -> Result<(), u32> {
+        self.memory.change_rules(|rules| rules.zswap.enabled = is_on);
+        Ok(())
+    }
+
     fn stuff(&mut self, mm: MmId, range: PageRange, stuffing: Stuffing) -> Result<(), u32> {
         for (value, page) in self.values().zip(range.first..range.end()) {
             let at = self.addr(page);
@@ -543,6 +539,16 @@ impl ProgramReplay {
 
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.memory.validate()
+    }
+}
+
+fn set_zswap(rules: &mut Rules, program: &ProcessProgram, machine: Option<ZswapMachine>) {
+    let Some(machine) = machine else { return };
+    machine.apply(rules);
+    // The machines for programs without such limits do not charge for kernel memory.
+    rules.zswap.charged = program.zswap.is_some();
+    if let Some(limits) = program.zswap {
+        limits.apply(rules);
     }
 }
 
