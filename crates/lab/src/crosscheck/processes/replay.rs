@@ -199,7 +199,10 @@ impl ProgramReplay {
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
             ProcessOp::Stuff(range, stuffing) => self.stuff(mm, range, stuffing),
-            ProcessOp::Zswap(is_on) => self.switch_zswap(is_on),
+            ProcessOp::Zswap(is_on) => {
+                self.switch_zswap(is_on);
+                Ok(())
+            }
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
             ProcessOp::Load(_)
             | ProcessOp::Open
@@ -242,9 +245,7 @@ impl ProgramReplay {
                 Ok(())
             }
             ProcessOp::Exit => {
-                self.memory.exit(mm);
-                self.slots[step.slot] = None;
-                self.close_writer(step.slot);
+                self.exit(mm, step.slot);
                 Ok(())
             }
             ProcessOp::Remap(range, to) => self.remap(mm, range, to),
@@ -409,9 +410,14 @@ impl ProgramReplay {
         Ok(())
     }
 
-    fn switch_zswap(&mut self, is_on: bool) -> Result<(), u32> {
+    fn exit(&mut self, mm: MmId, slot: usize) {
+        self.memory.exit(mm);
+        self.slots[slot] = None;
+        self.close_writer(slot);
+    }
+
+    fn switch_zswap(&mut self, is_on: bool) {
         self.memory.change_rules(|rules| rules.zswap.enabled = is_on);
-        Ok(())
     }
 
     fn stuff(&mut self, mm: MmId, range: PageRange, stuffing: Stuffing) -> Result<(), u32> {
