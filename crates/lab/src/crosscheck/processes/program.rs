@@ -104,7 +104,7 @@ pub(super) enum ProcessOp {
     Cold(PageRange),
     Pageout(PageRange),
     Collapse(PageRange),
-    /// `MADV_COLLAPSE_TO` this order (kernel/text_collapse/ABI).
+    /// `MADV_COLLAPSE_TO` this order (`kernel/text_collapse/ABI`).
     CollapseTo(PageRange, Order),
     /// `FALLOC_FL_PUNCH_HOLE` for these pages of the program's own file.
     Punch(PageRange),

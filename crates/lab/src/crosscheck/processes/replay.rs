@@ -19,7 +19,7 @@ use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::rules::shmem::ShmemEnabled;
-use largefolio_mm::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, Vaddr, Vpn};
+use largefolio_mm::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, Order, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
 
@@ -211,15 +211,8 @@ impl ProgramReplay {
             | ProcessOp::Sync => self.call(step),
             ProcessOp::Cold(range) => self.advise(mm, range, Madvice::Cold),
             ProcessOp::Pageout(range) => self.advise(mm, range, Madvice::Pageout),
-            ProcessOp::Collapse(range) => {
-                let (at, len) = self.bytes(range);
-                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
-            }
-            ProcessOp::CollapseTo(range, order) => {
-                let (at, len) = self.bytes(range);
-                let done = self.memory.madvise_collapse_to(mm, at, len, order);
-                done.map_err(|error| errno(error.errno))
-            }
+            ProcessOp::Collapse(range) => self.collapse(mm, range, None),
+            ProcessOp::CollapseTo(range, order) => self.collapse(mm, range, Some(order)),
             ProcessOp::Punch(_)
             | ProcessOp::Fill(..)
             | ProcessOp::Size(_)
@@ -262,6 +255,16 @@ impl ProgramReplay {
             ProcessOp::Free(range) => self.advise(mm, range, Madvice::Free),
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
         }
+    }
+
+    /// Collapses to this order, or to the PMD order.
+    fn collapse(&mut self, mm: MmId, range: PageRange, to: Option<Order>) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let done = match to {
+            None => self.memory.madvise_collapse(mm, at, len),
+            Some(order) => self.memory.madvise_collapse_to(mm, at, len, order),
+        };
+        done.map_err(|error| errno(error.errno))
     }
 
     fn remap(&mut self, mm: MmId, range: PageRange, to: u64) -> Result<(), u32> {

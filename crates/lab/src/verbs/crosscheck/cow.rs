@@ -102,7 +102,7 @@ pub(super) struct CollapseArgs {
     /// Run programs that share a file on a disk with writers (to make recordings)
     #[arg(long, requires = "print", conflicts_with = "from")]
     disk: bool,
-    /// Also collapse files to sizes below the PMD size, as only kernels with text_collapse can
+    /// Also collapse files to sizes below the PMD size, as only kernels with `text_collapse` can
     #[arg(long, requires = "disk", conflicts_with = "khugepaged")]
     any_size: bool,
 }

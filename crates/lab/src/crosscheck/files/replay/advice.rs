@@ -52,7 +52,7 @@ impl FileReplay {
         Ok(())
     }
 
-    /// Applies `orderN`: a preferred folio order (kernel/file_sizes/ABI).
+    /// Applies `orderN`: a preferred folio order (`kernel/file_sizes/ABI`).
     fn prefer(&mut self, advice: &str, span: ByteSpan) -> Result<(), String> {
         let order = advice.strip_prefix("order").and_then(|order| order.parse::<u8>().ok());
         let order = order.filter(|&order| order <= MAX_ORDER.get());
