@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::Path;
 
 use largefolio_lab::crosscheck::processes::{ProgramRow, Programs};
@@ -76,7 +77,7 @@ pub(super) fn judge(all: &[Recording<Programs>]) -> BTreeMap<String, Kind> {
         assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
         for (run, row) in recording.body.runs.iter().zip(rows(recording, None)) {
             if !row.is_equal() {
-                println!("{}: {row}", recording.name);
+                writeln!(io::stderr(), "{}: {row}", recording.name).unwrap();
             }
             kinds.entry(kind.clone()).or_default().add(&sizes, run.nr_steps(), &row);
         }
