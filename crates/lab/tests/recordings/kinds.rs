@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::path::Path;
 
 use largefolio_lab::crosscheck::processes::{ProgramRow, Programs};
@@ -69,15 +68,15 @@ pub(super) fn recordings_or(kind: &str, variable: &str) -> Vec<Recording<Program
     all
 }
 
-/// Compares all programs, and prints each one's first difference.
-pub(super) fn judge(all: &[Recording<Programs>]) -> BTreeMap<String, Kind> {
+/// Compares all programs, and passes each one's first difference to `show`.
+pub(super) fn judge(all: &[Recording<Programs>], show: impl Fn(&str)) -> BTreeMap<String, Kind> {
     let mut kinds: BTreeMap<String, Kind> = BTreeMap::new();
     for recording in all {
         let (kind, sizes) = parts(recording);
         assert!(recording.body.runs.iter().all(|run| run.is_complete), "{}", recording.name);
         for (run, row) in recording.body.runs.iter().zip(rows(recording, None)) {
             if !row.is_equal() {
-                writeln!(io::stderr(), "{}: {row}", recording.name).unwrap();
+                show(&format!("{}: {row}", recording.name));
             }
             kinds.entry(kind.clone()).or_default().add(&sizes, run.nr_steps(), &row);
         }

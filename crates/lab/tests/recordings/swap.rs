@@ -21,7 +21,7 @@ const VARIABLE: &str = "LARGEFOLIO_SWAP";
 #[test]
 fn model_swaps_what_the_recorded_kernels_swapped() {
     largefolio_testkit::only_in_test_all!("replays these recordings");
-    let kinds = judge(&recordings_or("swap", VARIABLE));
+    let kinds = judge(&recordings_or("swap", VARIABLE), |line| println!("{line}"));
     let table = table(&kinds);
     println!("{table}");
     if std::env::var_os(VARIABLE).is_some() {

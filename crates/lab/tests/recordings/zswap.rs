@@ -22,7 +22,7 @@ const EQUAL_PERCENT_MIN: [(&str, usize); 4] =
 #[test]
 fn model_stores_what_the_recorded_kernels_stored() {
     largefolio_testkit::only_in_test_all!("replays these recordings");
-    let kinds = judge(&recordings_or("zswap", VARIABLE));
+    let kinds = judge(&recordings_or("zswap", VARIABLE), |line| println!("{line}"));
     let table = table(&kinds);
     println!("{table}");
     if std::env::var_os(VARIABLE).is_some() {
