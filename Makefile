@@ -40,7 +40,7 @@ TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo check test test-model test-machine lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings traces policies setup qemu clean
+.PHONY: demo check test test-model test-machine lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings kernel-mutants traces policies setup qemu clean
 
 ## Builds folio quickly, records a real program of this machine, predicts it and prints the table.
 demo:
@@ -130,11 +130,17 @@ bench: build
 	scripts/peers.py
 
 ## Boots packaged kernels under QEMU and records what they do; what is recorded already is skipped.
-## KERNEL=NAME: builds a kernel of scripts/recordings/built/kernels.toml and records that one.
+## KERNEL=NAME: builds a kernel of scripts/recordings/built/kernels.toml, boots it with its settings and
+## records that one.
 recordings: build
 	$(CARGO) build --release --package largefolio-lab
 	scripts/recordings/record.py $(or $(KERNEL),--all)
 	$(if $(KERNEL),scripts/recordings/programs.py $(KERNEL))
+
+## Builds kernels with small mistakes in kernel/ and records them: each must differ from the model.
+kernel-mutants: build
+	$(CARGO) build --release --package largefolio-lab
+	scripts/recordings/kernel_mutants.py
 
 ## Records the programs the studies replay; LARGE=1 records more of them into traces/large/.
 traces: build

@@ -158,6 +158,13 @@ static void advise(struct mapping *m, const char *advice)
         { "normal", { 0, -1 } }, { "hugerandom", { 14, 1 } }, { "hugeseq", { 14, 2 } },
         { "dontneed", { 4, -1 } },
     };
+    const char *order;
+    if (begins(advice, "order", &order)) {
+        /* A preferred folio order: only kernels with kernel/file_sizes have it. */
+        must(sys3(SYS_madvise, (s64)m->at, (s64)(m->nr * page), 0x4c470001 + (s64)as_number(order)),
+             "madvise", advice);
+        return;
+    }
     for (u64 i = 0; i < sizeof ADVICES / sizeof *ADVICES; i++) {
         if (!equal(advice, ADVICES[i].name)) { continue; }
         for (int k = 0; k < 2 && ADVICES[i].values[k] >= 0; k++) {

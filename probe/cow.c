@@ -1,7 +1,7 @@
 /* Runs programs of a few processes in lock step and writes the changes of each step.
  *
  *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
- *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE]
+ *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE] [zswap=PERCENT]
  *
  * `statistics` adds the numbers of smaps, numa_maps and kpagecount, `machine` those of meminfo, for
  * machines where nothing else runs. recordings/README.md, "Copy-on-write", has the formats of
@@ -12,6 +12,7 @@
 #include "statistics.h"
 #include "khugepaged.h"
 #include "shmem.h"
+#include "zswap.h"
 
 static char *text;
 static int pids[NR_SLOTS];
@@ -170,8 +171,8 @@ static enum operation operation_of(const char *word, u64 len)
                                          "advise", "remap", "fork", "exit", "share", "collapse", "free",
                                          "punch", "pin", "unpin", "load", "open",
                                          "close", "put", "sync", "trim", "scan", "idle", "cold",
-                                         "pageout", "lock", "lockall", "fill", "size", "reserve",
-                                         "node", "policy", "bind", "move", "migrate" };
+                                         "pageout", "lock", "lockall", "fill", "size", "reserve", "stuff",
+                                         "zswap", "node", "policy", "bind", "move", "migrate" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -196,7 +197,7 @@ static u64 parse(const char *line, struct command *c)
     c->first = numbers[0];
     c->nr = numbers[1];
     c->to = c->op == OP_FORK ? numbers[0]
-        : c->op == OP_WRITE || c->op == OP_PUT || c->op == OP_FILL ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
+        : c->op == OP_WRITE || c->op == OP_PUT || c->op == OP_FILL || c->op == OP_STUFF ? nr_steps * VALUES_PER_STEP + 1 : numbers[2];
     return slot;
 }
 
@@ -267,6 +268,7 @@ static void step(const char *line)
     else if (c.op == OP_UNPIN) { done = unpin(); }
     else if (c.op == OP_SCAN && is_scanned) { scan(pids); }
     else if (c.op == OP_IDLE) { done = make_idle(slot); }
+    else if (c.op == OP_ZSWAP) { switch_zswap(c.first != 0); }
     else { done = tell(slot, &c); }
     if (c.op == OP_FORK && !FAIL(done)) { open_process(c.to, (int)done); }
     if (is_limited && c.op == OP_FORK) {
@@ -285,6 +287,7 @@ static void step(const char *line)
     if (wants_statistics) { print_statistics(pids); }
     print_changes();
     print_swapped();
+    print_zswapped();
     if (huge_bytes) { print_pool(); }
     if (own_on_disk) { count_cached(); }
     if (has_shmem) { print_cached(); }
@@ -348,6 +351,7 @@ static void start_program(const char *line)
     make_own_file(line);
     limit_khugepaged(within(line, "khugepaged="));
     start_limit(line);
+    start_zswap(line);
     count_disturbances(0);
     start_first();
     if (is_limited) { tell_plainly(0, OP_JOIN); }
@@ -376,6 +380,7 @@ static void header(void)
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
     if (swap_device) { put(" swap="); put(swap_device); put(" lru="); put(lists_in_use()); }
+    if (zswap_percent) { put(" zswap="); put_number(zswap_percent, 10); put(","); put_number(zswap_pages_max(), 10); }
     if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
 }
@@ -421,6 +426,7 @@ void start(s64 *stack)
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
         else if (begins(argv[i], "groups=", &value)) { groups_dir = value; }
         else if (begins(argv[i], "swap=", &value)) { swap_device = value; }
+        else if (begins(argv[i], "zswap=", &value)) { zswap_percent = as_number(value); }
         else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
         else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
         else if (begins(argv[i], "trace=", &value)) { events_dir = value; }

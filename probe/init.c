@@ -2,7 +2,9 @@
  *
  * /list has one command per line:
  *   module PATH | mount DEVICE TYPE DIR | make PATH BYTES | sparse PATH BYTES | mkdir PATH |
- *   set PATH VALUE | show PATH | result DEVICE | run NAME ARG... | enter DIR PROGRAM ARG...
+ *   remove PATH | set PATH VALUE | require PATH VALUE | show PATH | result DEVICE |
+ *   run NAME ARG... | enter DIR PROGRAM ARG...
+ * `require` is a `set` without which nothing may be recorded.
  * Every `run` starts /probe and appends `=== NAME STATUS BYTES` and its output to the device named
  * by `result DEVICE`. `enter` makes DIR the root and waits for the program; this process reaps the
  * orphans. The machine is switched off at the end of the list. */
@@ -113,6 +115,15 @@ static void make(const char *path, u64 bytes)
     sys1(SYS_close, fd);
 }
 
+/* Switches the machine off; the recorder then finds no end of the results. */
+static void give_up(const char *why)
+{
+    say(why);
+    say("nothing is recorded:");
+    say(words[1]);
+    call6(SYS_reboot, (s64)0xfee1dead, 672274793, 0x4321fedc, 0, 0, 0);
+}
+
 static void command(void)
 {
     if (equal(words[0], "module")) {
@@ -127,9 +138,7 @@ static void command(void)
             if (!FAIL(done)) { return; }
             sleep_us(50000);
         }
-        say("mount failed; nothing is recorded:");
-        say(words[1]);
-        call6(SYS_reboot, (s64)0xfee1dead, 672274793, 0x4321fedc, 0, 0, 0);
+        give_up("mount failed");
     } else if (equal(words[0], "make")) {
         make(words[1], as_number(words[2]));
     } else if (equal(words[0], "sparse")) {
@@ -138,6 +147,10 @@ static void command(void)
         sys1(SYS_close, fd);
     } else if (equal(words[0], "mkdir")) {
         sys3(SYS_mkdirat, AT_FDCWD, (s64)words[1], 0755);
+    } else if (equal(words[0], "remove")) {
+        sys3(SYS_unlinkat, AT_FDCWD, (s64)words[1], 0);
+    } else if (equal(words[0], "require")) {
+        if (!write_file(words[1], words[2])) { give_up("not set"); }
     } else if (equal(words[0], "set")) {
         if (!write_file(words[1], words[2])) { say("not set:"); say(words[1]); }
     } else if (equal(words[0], "show")) {

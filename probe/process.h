@@ -226,6 +226,33 @@ static s64 touch(const struct command *c)
     return 0;
 }
 
+/* Fills a page: `z` with zeroes, `s` with one value, `h` with noise in its first half and zeroes, and
+ * `r` with noise, which does not compress. */
+static void stuff_page(unsigned *words, unsigned value, char kind)
+{
+    unsigned noise = value;
+    for (u64 i = 0; i < page / sizeof *words; i++) {
+        noise ^= noise << 13;
+        noise ^= noise >> 17;
+        noise ^= noise << 5;
+        int is_noise = kind == 'r' || (kind == 'h' && i < page / sizeof *words / 2);
+        words[i] = kind == 's' ? value : is_noise ? noise : 0;
+    }
+}
+
+static s64 do_stuff(const struct command *c)
+{
+    prepare_touch();
+    u64 before = nr_faults();
+    for (u64 i = 0; i < c->nr; i++) {
+        u64 at = BASE + (c->first + i) * page;
+        if (!try_store(at, 0)) { return -EFAULT; }
+        stuff_page((unsigned *)at, (unsigned)(c->to + i), c->how[0]);
+    }
+    *nr_step_faults = nr_faults() - before;
+    return 0;
+}
+
 /* Returns the sum of a page's words: all of 4K, but only 64 bytes of each KiB of a larger page,
  * because the kernel clears and copies whole cache lines. It adds two words at a time; the lower
  * halves never carry. */
@@ -271,6 +298,7 @@ static s64 perform(const struct command *c)
     case OP_MAP: return do_map(c);
     case OP_READ:
     case OP_WRITE: return touch(c);
+    case OP_STUFF: return do_stuff(c);
     case OP_UNMAP: return sys2(SYS_munmap, at, len);
     case OP_DROP: return sys3(SYS_madvise, at, len, MADV_DONTNEED);
     case OP_PROTECT: return sys3(SYS_mprotect, at, len, protection_of(c->how));
@@ -284,7 +312,8 @@ static s64 perform(const struct command *c)
     }
     case OP_TRIM: return do_trim(c);
     case OP_SHARE: return do_share(c);
-    case OP_COLLAPSE: return sys3(SYS_madvise, at, len, MADV_COLLAPSE);
+    case OP_COLLAPSE:
+        return sys3(SYS_madvise, at, len, c->to ? MADV_COLLAPSE_TO + (s64)c->to : MADV_COLLAPSE);
     case OP_FREE: return do_free(c);
     case OP_COLD: return sys3(SYS_madvise, at, len, MADV_COLD);
     case OP_PAGEOUT: return sys3(SYS_madvise, at, len, MADV_PAGEOUT);

@@ -12,7 +12,7 @@ enum { SYS_mprotect = 10, SYS_brk = 12, SYS_readv = 19, SYS_writev = 20, SYS_mre
        SYS_msync = 26, SYS_shmget = 29, SYS_shmat = 30, SYS_shmctl = 31, SYS_sendfile = 40,
        SYS_exit_thread = 60, SYS_shmdt = 67, SYS_fdatasync = 75, SYS_getcwd = 79, SYS_mlock = 149,
        SYS_munlock = 150, SYS_mlockall = 151, SYS_munlockall = 152, SYS_readahead = 187,
-       SYS_futex = 202, SYS_fstatat = 262, SYS_unlinkat = 263, SYS_renameat = 264,
+       SYS_futex = 202, SYS_fstatat = 262, SYS_renameat = 264,
        SYS_readlinkat = 267, SYS_splice = 275, SYS_tee = 276, SYS_sync_file_range = 277,
        SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_preadv = 295, SYS_pwritev = 296,
        SYS_prlimit = 302, SYS_process_vm_readv = 310, SYS_getrandom = 318, SYS_memfd_create = 319,
@@ -21,7 +21,7 @@ enum { SYS_mprotect = 10, SYS_brk = 12, SYS_readv = 19, SYS_writev = 20, SYS_mre
 __asm__("thread_clone: mov %rcx, %r10\n mov $56, %eax\n syscall\n test %eax, %eax\n jnz 1f\n"
         " xor %ebp, %ebp\n pop %rdi\n pop %rax\n call *%rax\n hlt\n1: ret\n");
 #else
-enum { SYS_getcwd = 17, SYS_unlinkat = 35, SYS_renameat = 38, SYS_pipe2 = 59, SYS_readv = 65,
+enum { SYS_getcwd = 17, SYS_renameat = 38, SYS_pipe2 = 59, SYS_readv = 65,
        SYS_writev = 66, SYS_preadv = 69, SYS_pwritev = 70, SYS_sendfile = 71, SYS_vmsplice = 75,
        SYS_splice = 76, SYS_tee = 77, SYS_readlinkat = 78, SYS_fstatat = 79, SYS_fdatasync = 83,
        SYS_sync_file_range = 84, SYS_exit_thread = 93, SYS_futex = 98, SYS_shmget = 194,

@@ -33,7 +33,7 @@ enum { SYS_read = 0, SYS_write = 1, SYS_close = 3, SYS_lseek = 8, SYS_mmap = 9, 
        SYS_reboot = 169, SYS_dup3 = 292, SYS_fadvise = 221, SYS_openat = 257, SYS_mkdirat = 258,
        SYS_fallocate = 285, SYS_finit_module = 313, SYS_sched_setaffinity = 203, SYS_umount2 = 166,
        SYS_prctl = 157, SYS_statx = 332, SYS_getcpu = 309, SYS_ioctl = 16, SYS_getpid = 39,
-       SYS_chdir = 80, SYS_chroot = 161 };
+       SYS_chdir = 80, SYS_chroot = 161, SYS_unlinkat = 263 };
 static s64 call6(s64 nr, s64 a, s64 b, s64 c, s64 d, s64 e, s64 f)
 {
     register s64 r10 __asm__("r10") = d;
@@ -53,7 +53,7 @@ enum { SYS_read = 63, SYS_write = 64, SYS_close = 57, SYS_lseek = 62, SYS_mmap =
        SYS_sync = 81, SYS_reboot = 142, SYS_dup3 = 24, SYS_fadvise = 223, SYS_openat = 56,
        SYS_mkdirat = 34, SYS_fallocate = 47, SYS_finit_module = 273, SYS_sched_setaffinity = 122,
        SYS_umount2 = 39, SYS_prctl = 167, SYS_statx = 291, SYS_getcpu = 168, SYS_ioctl = 29,
-       SYS_getpid = 172, SYS_chdir = 49, SYS_chroot = 51 };
+       SYS_getpid = 172, SYS_chdir = 49, SYS_chroot = 51, SYS_unlinkat = 35 };
 static s64 call6(s64 nr, s64 a, s64 b, s64 c, s64 d, s64 e, s64 f)
 {
     register s64 x8 __asm__("x8") = nr;

@@ -8,8 +8,8 @@
 A mutant is one edit of one file in a scratch copy of the tree. Test groups: `recordings` replays
 every recording of files from a real kernel, `hugetlb` the recordings about hugetlb, `golden` the
 worked examples of docs/behaviour, `statistics` the numbers of smaps and meminfo, `processes` the
-recordings about copy-on-write; `entries`, `advice`, `populate`, `source` and `nodes` are tests of
-`mm`. They run until one fails; the report
+recordings about copy-on-write; `entries`, `advice`, `populate`, `source`, `zswap` and `nodes` are
+tests of `mm`. They run until one fails; the report
 names it. A mutant takes two to six minutes. Exit status 1 if one survives all.
 """
 
@@ -30,7 +30,7 @@ JUDGES = {"golden": ("sim", "sim", "golden::"), "hugetlb": ("lab", "recordings",
           "processes": ("lab", "recordings", "cow"),
           "recordings": ("lab", "recordings", "files"), "entries": ("mm", "mm", "anon::protect"),
           "advice": ("mm", "mm", "anon::advised"), "populate": ("mm", "mm", "populate"),
-          "source": ("mm", "mm", "source")}
+          "source": ("mm", "mm", "source"), "zswap": ("mm", "mm", "anon::zswap")}
 
 # Name, file, original text, replacement.
 MUTANTS = [
@@ -52,6 +52,28 @@ MUTANTS = [
      "if found.is_some() || !may_reclaim {", "if found.is_some() {"),
     ("nodes-mark", "nodes.rs",
      "for mark in [self.low.max(mark), mark] {", "for mark in [mark, mark] {"),
+    ("zswap-large", "reclaim/zswap.rs",
+     "if !rules.enabled || pages.nr > 1 && rules.folios == ZswapFolios::BasePages {",
+     "if !rules.enabled {"),
+    ("zswap-zeroes", "reclaim/zswap.rs",
+     "self.rules.reclaim.zero_pages == ZeroPages::Noted\n",
+     "self.rules.reclaim.zero_pages == ZeroPages::Written\n"),
+    ("zswap-exclusive", "fault/swap.rs",
+     "is_cached && self.rules.zswap.load == ZswapLoad::Exclusive;", "false;"),
+    ("zswap-orders", "fault/swap.rs",
+     "self.rules.reclaim.swap_in == SwapIn::Pages || self.core.pressure.zswap.was_on",
+     "self.rules.reclaim.swap_in == SwapIn::Pages"),
+    ("zswap-second-chance", "core/zswap.rs",
+     ".filter(|pooled| pooled.is_new)", ".filter(|pooled| pooled.is_new && pooled.bytes == 0)"),
+    ("zswap-accept", "reclaim/zswap.rs",
+     "is_over || zswap.was_full && nr_pages > nr_accepted;", "is_over;"),
+    ("zswap-no-writeback", "reclaim/zswap.rs",
+     "if self.rules.zswap.enabled && !self.may_write_back(pages.group) {", "if false {"),
+    ("zswap-incompressible", "reclaim/zswap.rs",
+     "rules.incompressible == Incompressible::Stored && self.may_write_back(group);",
+     "rules.incompressible == Incompressible::Stored;"),
+    ("zswap-group-limit", "reclaim/zswap.rs",
+     "bytes_of(group) >> shift >= max >> shift", "bytes_of(group) >> shift > max >> shift"),
     ("regain-shared", "map/protect.rs",
      "folio.is_some_and(Folio::is_anon) && self.core.folios.is_exclusive(pfn)",
      "folio.is_some_and(Folio::is_anon)"),

@@ -3,13 +3,19 @@
 import pathlib
 import sys
 import tempfile
+import tomllib
 import unittest
 from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "recordings"))
 
+import built  # noqa: E402
+import clear  # noqa: E402
 import guest  # noqa: E402
+import kernel_mutants  # noqa: E402
 import packages  # noqa: E402
+import record  # noqa: E402
+import same_events  # noqa: E402
 
 
 class Tools(unittest.TestCase):
@@ -29,6 +35,97 @@ class Tools(unittest.TestCase):
         with self.assertRaises(SystemExit) as ended:
             guest.require(["amd64"], "/nowhere/folio-lab")
         self.assertIn("/nowhere/folio-lab is missing", str(ended.exception))
+
+
+class Kernels(unittest.TestCase):
+    def test_a_kernel_with_settings_is_another_ones_build(self):
+        for name, entry in built.KERNELS.items():
+            if "kernel" not in entry:
+                self.assertNotIn("settings", entry, name)
+                continue
+            base = built.KERNELS[entry["kernel"]]
+            self.assertNotIn("kernel", base, name)
+            self.assertLessEqual(set(entry["variants"]), set(base["variants"]), name)
+            rules = built.rules_name(name, entry["variants"][0])
+            self.assertTrue((guest.ROOT / f"kernels/recorded/{rules}.toml").exists(), name)
+
+    def test_its_settings_are_those_of_its_features(self):
+        features = {line.split("/")[-1] for abi in built.FEATURES.glob("*/ABI")
+                    for line in abi.read_text().splitlines() if line.startswith("What:\t\t/sys/k")}
+        for name in built.KERNELS:
+            for line in built.settings(name):
+                word, path, value = line.split()
+                self.assertEqual((word, path.split("/")[-1] in features), ("require", True), name)
+                self.assertTrue(value, name)
+
+    def test_a_change_of_another_version_builds_nothing(self):
+        with tempfile.TemporaryDirectory() as scratch, \
+                mock.patch.object(built, "FEATURES", pathlib.Path(scratch)) as top:
+            for path in ("attach.py", "README.md", "settings/a.c", "one/6.12.toml", "one/7.2.toml",
+                         "one/one.c", "one/ABI", "two/7.2.toml", "two/two.c"):
+                (top / path).parent.mkdir(exist_ok=True)
+                (top / path).write_text(path)
+            before = built.features_digest("6.12")
+            for path in ("README.md", "one/7.2.toml", "one/ABI", "two/two.c"):
+                (top / path).write_text("changed")
+            self.assertEqual(built.features_digest("6.12"), before)
+            for path in ("attach.py", "settings/a.c", "one/6.12.toml", "one/one.c"):
+                (top / path).write_text("changed")
+                self.assertNotEqual(before, before := built.features_digest("6.12"), path)
+
+
+class Mutants(unittest.TestCase):
+    def test_each_changes_one_place_and_names_a_kernel(self):
+        for mutant in tomllib.loads(kernel_mutants.LIST.read_text())["mutant"]:
+            text = (built.FEATURES / mutant["file"]).read_text()
+            self.assertNotEqual(kernel_mutants.changed(text, mutant), text)
+            self.assertIn(mutant["variant"], built.variants(mutant["kernel"]), mutant["name"])
+
+    def test_a_change_without_its_place_is_an_error(self):
+        mutant = {"name": "x", "file": "a.c", "from": "one", "to": "two"}
+        self.assertEqual(kernel_mutants.changed("a one b", mutant), "a two b")
+        for text in ("none", "one one"):
+            with self.assertRaises(packages.Missing):
+                kernel_mutants.changed(text.replace("none", "no"), mutant)
+
+
+class Lists(unittest.TestCase):
+    ROW = ("name", 128, {"file": "own", "prot": "r"}, 4096)
+
+    def test_a_workload_with_its_own_file_makes_and_removes_it(self):
+        lines = record.commands({"xfs": ([{"name": "data", "bytes": 1, "is_sparse": False}],
+                                         [self.ROW])}, {"name"}, "rules")
+        self.assertNotIn("make /xfs/data 1", lines)
+        at = lines.index("make /xfs/own 4096")
+        self.assertTrue(lines[at + 1].startswith("run name fs=xfs "), lines)
+        self.assertEqual(lines[at + 2], "remove /xfs/own")
+
+    def test_clearing_is_recorded_at_each_size_with_its_edits(self):
+        lines = clear.commands(4096, "full", True, ["off", "merged"])
+        runs = [line.split()[1] for line in lines if line.startswith("run ")]
+        self.assertEqual(runs[:2] + runs[-1:], ["off_full_16", "off_full_32", "merged_full_1048576"])
+        self.assertEqual(len(runs), 18)
+        self.assertTrue(all("edits=clear=" in line for line in lines if line.startswith("run ")))
+        self.assertEqual(clear.sizes_kb(65536)[-1], 512 << 10)
+
+
+class Events(unittest.TestCase):
+    def test_short_forms_are_written_out(self):
+        old = same_events.steps("# x\nT 3\nF .\nR order 1\nA . 2 x2\nE 0\nA 9 0\n")
+        new = same_events.steps("# y\nT 3\nF 3\nA 3 2\nA 7 2\nE 0\n")
+        self.assertEqual(old, new)
+        self.assertNotEqual(old, same_events.steps("T 3\nF 3\nA 3 2\nA 7 1\nE 0\n"))
+
+
+class Console(unittest.TestCase):
+    def test_a_kernels_complaint_is_seen(self):
+        quiet = "[    0.1] Linux version 6.12\n[    0.2] x86/mm: INFO about debugging\nran a\n"
+        self.assertEqual(guest.complaints(quiet), [])
+        for line in ("[    1.0] BUG: KASAN: slab-out-of-bounds in f+0x1/0x2",
+                     "[    1.0] WARNING: possible circular locking dependency detected",
+                     "[    1.0] Oops: Oops: 0000 [#1] SMP",
+                     "[    1.0] Kernel panic - not syncing"):
+            self.assertEqual(guest.complaints(quiet + line), [line])
 
 
 class Packages(unittest.TestCase):

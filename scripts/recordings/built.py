@@ -1,12 +1,16 @@
 """Kernels that no distribution packages: configured and built from a packaged source.
 
 `built/kernels.toml` lists them. A kernel is `allnoconfig` plus the options of `built/*.config` and
-its own, so it builds in minutes and has no modules.
+its own, so it builds in minutes and has no modules. One with `attach` also has the features of
+kernel/ that know its version. One with `kernel` is another one's build with `settings` of those
+features, which are written at boot.
 """
 
+import hashlib
 import lzma
 import os
 import pathlib
+import shutil
 import subprocess
 import tarfile
 import tomllib
@@ -14,12 +18,15 @@ import tomllib
 import packages
 
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
+FEATURES = BUILT.parent.parent.parent / "kernel"
+SETTINGS = "/sys/kernel/mm/largefolio"
 KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 # `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
 }
+TOOLS = ["bc", "bison", "flex"]          # their packages have the same names
 PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_64K_PAGES"]}
 
 
@@ -60,29 +67,59 @@ def source(work, version):
     return tree
 
 
+def attached(work, version):
+    """A version's source with the features of kernel/."""
+    copy = work / "sources" / f"attached-{version}"
+    done = subprocess.run([FEATURES / "attach.py", source(work, version), copy, version],
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise packages.Missing(done.stderr.strip())
+    return copy
+
+
+def features_digest(version):
+    """A hash of what attach.py adds to a version."""
+    folders = {path.parent for path in FEATURES.glob(f"*/{version}.toml")} | {FEATURES / "settings"}
+    paths = [path for folder in folders for path in folder.iterdir()
+             if path.name != "ABI" and path.suffix != ".toml"]
+    digest = hashlib.sha256()
+    for path in sorted([FEATURES / "attach.py", *paths, *FEATURES.glob(f"*/{version}.toml")]):
+        digest.update(f"{path.relative_to(FEATURES)} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
 def make(tree, out, arch, *words):
     name, _, compiler = ARCHES[arch]
     command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
     done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise packages.Missing(f"{out.name}: make {' '.join(words)}: {done.stderr.strip()[-600:]}")
+        lines = done.stderr.strip().splitlines()
+        first = [line for line in lines if "error:" in line][:3] or lines[-6:]
+        raise packages.Missing(f"{out.name}: make {' '.join(words)}: " + "\n".join(first))
 
 
 def build(work, name, variant):
-    """Builds one kernel unless it exists with these options; returns the folder with its image
+    """Builds one kernel unless it exists with these inputs; returns the folder with its image
     below `boot`.
     """
+    name = KERNELS[name].get("kernel", name)
     tree = work / "kernels" / f"{name}_{variant}"
     wanted = fragment(name, variant)
+    is_attached = KERNELS[name].get("attach", False)
+    version = KERNELS[name]["source"]
+    inputs = wanted + (f"# kernel/: {features_digest(version)}\n" if is_attached else "")
     complete = tree / "complete"
-    if complete.exists() and complete.read_text() == wanted:
+    if complete.exists() and complete.read_text() == inputs:
         return tree
+    if lost := [tool for tool in TOOLS if not shutil.which(tool)]:
+        raise packages.Missing(f"to build a kernel: sudo apt-get install {' '.join(lost)}")
     arch = "amd64" if variant == "amd64" else "arm64"
     out = work / "build" / f"{name}_{variant}"
     out.mkdir(parents=True, exist_ok=True)
     asked = out / "asked.config"
     asked.write_text(wanted)
-    sources = source(work, KERNELS[name]["source"])
+    sources = (attached if is_attached else source)(work, version)
     make(sources, out, arch, f"KCONFIG_ALLCONFIG={asked}", "allnoconfig")
     if lost := lacking(wanted, (out / ".config").read_text()):
         raise packages.Missing(f"{name} {variant} cannot have {', '.join(lost)}")
@@ -91,7 +128,7 @@ def build(work, name, variant):
     make(sources, out, arch, f"-j{os.cpu_count()}", pathlib.PurePath(image).name)
     (tree / "boot").mkdir(parents=True, exist_ok=True)
     (tree / "boot" / "vmlinuz").write_bytes((out / image).read_bytes())
-    complete.write_text(wanted)
+    complete.write_text(inputs)
     return tree
 
 
@@ -106,6 +143,32 @@ def variants(name):
 def tree_of(work, name, variant):
     """The folder of a kernel that is packaged or built here."""
     return build(work, name, variant) if is_built(name) else packages.unpack(work, name, variant)
+
+
+def settings(name):
+    """The init's commands for a kernel's settings; the guest ends if it lacks one."""
+    entry = KERNELS.get(name, {})
+    pairs = [setting.split("=") for setting in entry.get("settings", [])]
+    return [f"require {SETTINGS}/{key} {value}" for key, value in pairs]
+
+
+def boot_options(name):
+    """A kernel's additions to its command line."""
+    entry = KERNELS.get(name, {})
+    return KERNELS.get(entry.get("kernel"), entry).get("boot", "")
+
+
+def rules_name(name, variant):
+    """What a recording calls its kernel, which is the name of the model's file
+    (`kernels/recorded/`). One that checks itself (`NAME-CHECK`) has the rules of NAME.
+    """
+    is_other = "kernel" in KERNELS.get(name, {})
+    return name.partition("-")[0] if is_other else archive_name(name, variant)
+
+
+def own_words(name, variant):
+    """Words for the probe of a kernel that is built here: which rules it has."""
+    return f" variant={rules_name(name, variant)}" if is_built(name) else ""
 
 
 def archive_name(name, variant):

@@ -4,8 +4,8 @@
     scripts/recordings/collapse.py --programs DIR 6.1 7.1 7.2
 
 DIR holds files `NAME.txt` made by `folio-lab crosscheck collapse --programs N --seed S --sizes .. --print`
-for 4K pages. Those called `disk*.txt` (made with `--disk`) run on ext4 and on XFS, like the programs
-of collapse_files.py. Needs what record.py needs.
+for 4K pages. Those called `disk*.txt` (made with `--disk`) run on each filesystem of DISKS, like the
+programs of collapse_files.py. Needs what record.py needs.
 """
 
 import subprocess
@@ -17,17 +17,19 @@ import cow
 
 PAGE = 4096
 DISK_BYTES = 320 << 20
-DISKS = ("ext4", "xfs")
+EXT4 = ["mkfs.ext4", "-q", "-F", "-b", "4096"]
+# None of the last one's files has large folios.
+DISKS = {"ext4": EXT4,
+         "xfs": ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0", "-i", "nrext64=0"],
+         "ext4-encrypt": [*EXT4, "-O", "encrypt"]}
 
 
 class CollapseGuest(cow.CowGuest):
-    """A machine with the results on its first disk, ext4 on the second and XFS on the third."""
+    """A machine with the results on its first disk and the filesystems of DISKS on the others."""
 
     def disks(self):
         made = super().disks()
-        for name, make in (("ext4", ["mkfs.ext4", "-q", "-F", "-b", "4096"]),
-                           ("xfs", ["mkfs.xfs", "-q", "-f", "-m", "rmapbt=0,bigtime=0",
-                                    "-i", "nrext64=0"])):
+        for name, make in DISKS.items():
             path = self.work / f"collapse_{name}.img"
             path.unlink(missing_ok=True)
             with path.open("wb") as image:
@@ -37,25 +39,26 @@ class CollapseGuest(cow.CowGuest):
         return made
 
 
-def commands(files, name, words=""):
+def commands(files, words="", own=""):
     """The init's list: the programs with a tmpfs, those about files once per filesystem."""
     on_disk = [path for path in files if path.stem.startswith("disk")]
-    lines = cow.commands([path for path in files if path not in on_disk], PAGE, name)
+    lines = cow.commands([path for path in files if path not in on_disk], PAGE, own)
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
-    mounts = ["mount none tmpfs /own", "mount /dev/@2 ext4 /ext4", "mount /dev/@3 xfs /xfs"]
+    mounts = ["mount none tmpfs /own"]
+    mounts += [f"mount /dev/@{nr} {disk.partition('-')[0]} /{disk}"
+               for nr, disk in enumerate(DISKS, 2)]
     if on_disk:
         # Keep pages dirty until the program writes them back.
         lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
         lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
-    own = f" variant={name}" if name.startswith("built_") else ""
     runs = [f"run {path.stem}_{disk} /programs/{path.name} disk=/{disk} statistics{own}{words}"
             for path in on_disk for disk in DISKS]
     return mounts + lines + runs
 
 
-def file_commands(name):
+def file_commands(own):
     """The programs of collapse_files.py."""
-    own = f" variant={name} statistics" if name.startswith("built_") else ""
+    own += " statistics" if own else ""
     return [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in DISKS]
 
 
@@ -68,8 +71,9 @@ def record(work, version, variant, programs, out):
     machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
                      **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"
-    listed = commands(files, name) + file_commands(name)
-    results = machine.run(work / "probe" / variant, listed, 1500)
+    own = built.own_words(version, variant)
+    listed = commands(files, own=own) + file_commands(own)
+    results = machine.run(work / "probe" / variant, built.settings(version) + listed, 1500)
     cow.save(work, name, results, out)
 
 

@@ -41,9 +41,8 @@ class CowGuest(guest.Guest):
         return [result]
 
 
-def commands(files, page, name, words=""):
+def commands(files, page, words=""):
     """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
-    variant = f" variant={name}" if name.startswith("built_") else ""
     pmd_kb = page * (page // 8) >> 10
     known = [page >> 10 << order for order in range(2, 14) if page >> 10 << order <= pmd_kb]
     lines = ["result /dev/@1", f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
@@ -53,7 +52,7 @@ def commands(files, page, name, words=""):
         for kb in known:
             value = "madvise" if str(kb) in wanted else "never"
             lines.append(f"set {THP}/hugepages-{kb}kB/enabled {value}")
-        lines.append(f"run {path.stem} /programs/{path.name}{variant}{words}")
+        lines.append(f"run {path.stem} /programs/{path.name}{words}")
     return lines
 
 
@@ -114,7 +113,8 @@ def record(work, version, variant, programs, out, words=""):
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / arch / "cow"
-    results = machine.run(work / "probe" / arch, commands(files, page, name, words), 1500)
+    listed = commands(files, page, built.own_words(version, variant) + words)
+    results = machine.run(work / "probe" / arch, built.settings(version) + listed, 1500)
     save(work, name, results, out)
 
 

@@ -14,9 +14,9 @@ import collapse
 import cow
 
 
-def commands(files, name):
+def commands(files, own):
     """The init's list: the programs with a tmpfs and the machine's trace."""
-    return ["mount none tracefs /trace", *collapse.commands(files, name, " trace=/trace")]
+    return ["mount none tracefs /trace", *collapse.commands(files, " trace=/trace", own)]
 
 
 def record(work, version, variant, programs, out):
@@ -26,7 +26,8 @@ def record(work, version, variant, programs, out):
     files = sorted(programs.glob("*.txt"))
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / variant / "cow"
-    results = machine.run(work / "probe" / variant, commands(files, name), 1500)
+    listed = built.settings(version) + commands(files, built.own_words(version, variant))
+    results = machine.run(work / "probe" / variant, listed, 1500)
     cow.save(work, name, results, out)
 
 

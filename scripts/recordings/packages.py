@@ -10,7 +10,9 @@ import subprocess
 
 SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
 UNSTABLE = "sid"                              # only for exact releases
-FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
+# The cloud kernels have no zswap; those for all machines do.
+FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k",
+            "amd64_full": "amd64"}
 VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.3"]
 NOT_PACKAGED = {("6.1", "arm64_16k")}         # Debian 12 has no kernel with 16K pages
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -96,7 +98,7 @@ def apt_for(root, version, variant):
     """The apt that finds a kernel. Only exact releases are looked for in UNSTABLE: a version names
     the newest release of a stable suite.
     """
-    arch = "amd64" if variant == "amd64" else "arm64"
+    arch = variant.partition("_")[0]
     return Apt(root, arch, UNSTABLE) if is_release(version) else Apt(root, arch)
 
 

@@ -58,7 +58,9 @@ def main():
     for kernel in args.kernels:
         has = built.variants(kernel) if built.is_built(kernel) else list(packages.FLAVOURS)
         variants = [each for each in has if each in (args.variant or has)]
-        for kind in args.kind or ["cow", "collapse"]:
+        # Settings of the page cache do not change what processes do with memory.
+        kinds = [] if built.settings(kernel) else ["cow", "collapse"]
+        for kind in args.kind or kinds:
             programs = args.work.resolve() / "programs" / kind
             if kind == "cow":
                 for page_kb, sets in SETS.items():

@@ -5,6 +5,7 @@
     scripts/recordings/record.py 6.18 --variant arm64_16k
     scripts/recordings/record.py 7.2.13
     scripts/recordings/record.py --all --again '*_readmap_s0'
+    scripts/recordings/record.py f_612_4k_exec --random 500 --seed 1 --out DIR
 
 A version, like 7.2, names its newest release in a stable suite; an exact release may be in sid.
 
@@ -39,20 +40,25 @@ BTRFS_KB = 128                       # nor the device's request limit
 
 
 @functools.cache
-def workload_set(page):
-    """By filesystem: its files, and its workloads as (name, read_ahead_kb, words).
+def workload_set(page, which=()):
+    """By filesystem: its files, and its workloads as (name, read_ahead_kb, words, own bytes).
 
-    The set is that of `folio-lab crosscheck`; FOLIO= names the program.
+    The set is that of `folio-lab crosscheck`; FOLIO= names the program, and `which` has options.
     """
-    command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K"]
+    command = [guest.folio(), "crosscheck", "workloads", "--json", "--page", f"{page >> 10}K",
+               *which]
     listed = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
-    return {one["name"]: (one["files"], [(row["name"], row["window_kb"], row["words"])
-                                         for row in one["workloads"]])
+    return {one["name"]: (one["files"], [(row["name"], row["window_kb"], row["words"],
+                                          row["own_bytes"]) for row in one["workloads"]])
             for one in listed["filesystems"]}
 
 
-def commands(missing, page, variant):
-    """The init's list: mounts, files, every missing workload, with the window set before each."""
+def commands(workloads, missing, variant):
+    """The init's list: mounts, files, every missing workload, with the window set before each.
+
+    `variant` names the kernel's rules.
+    """
+    preferred = built.KERNELS.get(variant, {}).get("advice")
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
              f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
@@ -62,28 +68,35 @@ def commands(missing, page, variant):
              # With MGLRU, several accesses put a page into the working set (docs/differences.md,
              # "working set"); on the classic lists only a refault does.
              "set /sys/kernel/mm/lru_gen/enabled 0"]
-    for filesystem, device in DEVICES.items():
-        files, rows = workload_set(page)[filesystem]
+    for filesystem, (files, rows) in workloads.items():
+        device = DEVICES[filesystem]
         rows = [row for row in rows if row[0] in missing]
         if not rows:
             continue
         kind = filesystem.partition("-")[0]
         lines.append(f"mount /dev/{device} {kind} /{filesystem}")
         lines += [f"{'sparse' if file['is_sparse'] else 'make'} "
-                  f"/{filesystem}/{file['name']} {file['bytes']}" for file in files]
+                  f"/{filesystem}/{file['name']} {file['bytes']}"
+                  for file in files if not all(own for *_, own in rows)]
         lines.append(f"set /sys/block/{device}/queue/max_sectors_kb {SECTORS_KB}")
         is_btrfs = filesystem == "btrfs"
         sectors = BTRFS_KB if is_btrfs else SECTORS_KB
-        for name, window, words in rows:
+        for name, window, words, own in rows:
             queue = BTRFS if is_btrfs else f"/sys/block/{device}/queue"
             lines.append(f"set {queue}/read_ahead_kb {window}")
             words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
+            if preferred and words.get("map") != "none" and words.get("advice", "plain") == "plain":
+                words["advice"] = preferred
             if "cgroup" in words:
                 lines += cgroup_for(words["cgroup"])
             text = " ".join(f"{key}={value}" for key, value in words.items())
-            lines += [f"set {AROUND} {words['around']}", f"run {name} {text}"]
+            lines.append(f"set {AROUND} {words['around']}")
+            run = [f"run {name} {text}"]
+            if own:
+                run = [f"make {words['file']} {own}", *run, f"remove {words['file']}"]
+            lines += run
     return lines
 
 
@@ -94,19 +107,19 @@ def cgroup_for(folder):
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
-def missing_from(archive, page, again, is_built):
-    """Names of the workloads that an archive lacks, or that match the pattern `again`.
+def missing_from(archive, workloads, args, is_built):
+    """Names of the wanted workloads that an archive lacks, or that are recorded again.
 
     Kernels that are built here have neither btrfs nor cgroups.
     """
-    rows = [row for filesystem in DEVICES for row in workload_set(page)[filesystem][1]
+    rows = [row for filesystem in workloads for row in workloads[filesystem][1]
             if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
-    names = {row[0] for row in rows}
+    names = set(fnmatch.filter((row[0] for row in rows), args.only))
     if not archive.exists():
         return names
     listed = subprocess.run(["tar", "-tJf", archive], check=True, capture_output=True, text=True)
     held = {pathlib.PurePath(line).stem for line in listed.stdout.splitlines()}
-    return {name for name in names if name not in held or fnmatch.fnmatch(name, again)}
+    return {name for name in names if name not in held or fnmatch.fnmatch(name, args.again)}
 
 
 def extend(work, archive, name, texts):
@@ -123,26 +136,34 @@ def extend(work, archive, name, texts):
                         "-C", scratch, "-I", "xz -9e", "-cf", archive, name], check=True)
 
 
-def record(work, version, variant, out, again):
+def record(args, work, version, variant):
     """Boots one kernel for the workloads that its archive lacks, or that are recorded again.
 
     Returns the failures, which are not added.
     """
-    name = built.archive_name(version, variant)
-    archive = out / f"{name}.tar.xz"
-    page = guest.page_of(variant)
-    missing = missing_from(archive, page, again, built.is_built(version))
+    name = built.archive_name(version, variant) + ("_random" if args.random else "")
+    archive = args.out / f"{name}.tar.xz"
+    which = () if args.random is None else \
+        ("--random", str(args.random), "--seed", str(args.seed), "--fs", "ext4,xfs")
+    workloads = workload_set(guest.page_of(variant), which)
+    missing = missing_from(archive, workloads, args, built.is_built(version))
     if not missing:
         return []
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant)
-    results = machine.run(work / "probe" / arch, commands(missing, page, name), 1500)
+    machine.options = built.boot_options(version)
+    lines = commands(workloads, missing, built.rules_name(version, variant))
+    results = machine.run(work / "probe" / arch, built.settings(version) + lines, 1500)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
     extend(work, archive, name, texts)
     print(f"{name}: {len(texts)} recorded, {archive.stat().st_size >> 10} KiB", flush=True)
     return [f"{workload}: {text.strip()}"
             for workload, (status, text) in results.items() if status]
+
+
+def make_probe(work):
+    subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
 
 
 def variants_of(version):
@@ -159,6 +180,11 @@ def main():
     parser.add_argument("--variant", action="append")
     parser.add_argument("--again", metavar="PATTERN", default="",
                         help="record these workloads even if an archive has them")
+    parser.add_argument("--only", metavar="PATTERN", default="*",
+                        help="only workloads with matching names")
+    parser.add_argument("--random", type=int, metavar="N",
+                        help="record N random workloads instead of the set")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first random workload")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "packaged")
     args = parser.parse_args()
@@ -166,14 +192,14 @@ def main():
     work = args.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["make", "-s", "-C", ROOT / "probe", f"OUT={work / 'probe'}"], check=True)
+    make_probe(work)
     is_complete = True
     for variant in args.variant or [*packages.FLAVOURS, "arm64_64k"]:
         for version in packages.VERSIONS if args.all else args.versions:
             if variant not in variants_of(version):
                 continue
             try:
-                failed = record(work, version, variant, args.out, args.again)
+                failed = record(args, work, version, variant)
             except (packages.Missing, RuntimeError, subprocess.SubprocessError) as error:
                 failed = [f"{version} {variant}: {error}"]
             is_complete &= not failed

@@ -44,7 +44,7 @@ def record(work, version, variant, kind, args):
              f"mkdir {GROUPS}", f"mount none cgroup2 {GROUPS}",
              f"set {GROUPS}/cgroup.subtree_control +memory"]
     words = f" groups={GROUPS} swap={SWAP}"
-    lines = cow.commands(files, page, "", words)
+    lines = cow.commands(files, page, words)
     results = machine.run(work / "probe" / arch, [lines[0], *start, *lines[1:]], 3000)
     if args.plain:
         folder = args.plain / f"{version}_{kind}"

@@ -7,12 +7,13 @@
 //!
 //! A recording lists each step of a program and the kernel's state after it (`recordings/README.md`
 //! has the formats). The replay repeats the steps in the memory manager under that kernel's rules
-//! and compares every [`Aspect`]. A recording has one header and a [`RecordingBody`] of one of two
+//! and compares every [`Aspect`]. A recording has one header and a [`RecordingBody`] of one of three
 //! kinds:
 //!
 //! - [`files`]: the effect of touches, reads and writes on the page cache, by a probe or a real
 //!   program;
-//! - [`processes`]: the pages that a few processes have mapped after each step of a random program.
+//! - [`processes`]: the pages that a few processes have mapped after each step of a random program;
+//! - [`clears`]: the order in which a kernel zeroes new folios.
 //!
 //! Owns the parser, the replay and the comparison. [`record`] makes recordings, [`result`] prints
 //! the comparison.
@@ -25,6 +26,7 @@
 //!   `FileSteps::takes_io_in_flight`), and the space that XFS had reserved before a write, since
 //!   writeback may have run.
 
+pub mod clears;
 mod difference;
 mod error;
 pub mod files;

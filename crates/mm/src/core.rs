@@ -41,6 +41,7 @@ mod swap_slots;
 pub mod watermarks;
 pub mod work;
 pub(crate) mod workingset;
+pub(crate) mod zswap;
 
 use std::collections::BTreeSet;
 
@@ -53,7 +54,7 @@ use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work}
 use crate::counters::Counters;
 use crate::folio::deferred::Deferred;
 use crate::folio::frames::Flag;
-use crate::folio::{Folio, FolioId, FolioTable, Owner};
+use crate::folio::{Content, Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::nodes::Nodes;
@@ -414,11 +415,11 @@ impl Core {
 
     fn copy_knowledge(&mut self, from: Pfn, to: Pfn) {
         let is_anon = self.folios.of_pfn(from).is_some_and(|id| self.folios.get(id).is_anon());
-        let is_zero = is_anon && !self.folios.is_written(from);
-        self.folios.forget_writes(to, 1);
-        if !is_zero {
-            self.folios.note_write(to);
-        }
+        let content = match self.folios.content(from) {
+            Content::Zero if !is_anon => Content::Compressible,
+            content => content,
+        };
+        self.folios.set_content(to, content);
     }
 
     /// Allocates an unmapped anonymous folio with its old content; `None` if no block is free.

@@ -49,6 +49,17 @@ impl FolioId {
     }
 }
 
+/// Content of a page of private memory, as far as swap space is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Content {
+    /// Only zeroes.
+    Zero,
+    /// Data that zswap can compress.
+    Compressible,
+    /// Data that zswap cannot compress.
+    Incompressible,
+}
+
 /// Contents of a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner {
@@ -235,6 +246,14 @@ impl Folio {
     #[must_use]
     pub const fn is_anon(&self) -> bool {
         matches!(self.owner, Owner::Anon { .. })
+    }
+
+    /// The index of its first page, if it is private memory.
+    pub(crate) const fn anon_index(&self) -> Option<PageIndex> {
+        match self.owner {
+            Owner::Anon { index } => Some(index),
+            _ => None,
+        }
     }
 
     /// Adds a device's reference. [`Folio::unpin`] and `Core::put` return it (I1).

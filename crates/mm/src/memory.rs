@@ -161,7 +161,7 @@ impl Memory {
         let watermarks = Watermarks::new(rules.page, nr_pages, has_thp);
         core.buddy.set_low(watermarks.low);
         let nr_slots = config.swap_bytes >> rules.page.shift();
-        core.pressure = Pressure::new(rules.page, watermarks, nr_slots, rules.reclaim.cost);
+        core.pressure = Pressure::new(&rules, watermarks, nr_slots);
         let (opens, spaces, flushes) = (Vec::new(), Vec::new(), Vec::new());
         Ok(Self {
             rules,

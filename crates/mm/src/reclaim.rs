@@ -11,7 +11,7 @@
 //!          lazy-free  discard
 //! ```
 //!
-//! Reading order: `charge` `scan` `lists` `references` `generations` `examine` `evict` `effort` [`compact`] `migrate`. The
+//! Reading order: `charge` `scan` `lists` `references` `generations` `examine` `evict` `zswap` `effort` [`compact`] `migrate`. The
 //! state is in [`crate::core`], the lists are in [`crate::folio::lru`].
 //!
 //! A page counts as used if a page walk (a replayed TLB miss) reached it since reclaim last
@@ -39,6 +39,7 @@ mod lists;
 mod references;
 mod scan;
 mod victim;
+mod zswap;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EvictOutcome {

@@ -18,6 +18,7 @@ pub mod readahead;
 pub mod reclaim;
 pub mod shmem;
 pub mod sizes;
+pub mod zswap;
 
 use std::collections::BTreeMap;
 
@@ -32,6 +33,7 @@ use readahead::ReadaheadRules;
 use reclaim::ReclaimRules;
 use shmem::ShmemRules;
 use sizes::FileSizes;
+use zswap::ZswapRules;
 
 /// Largest order in the page-cache tree: `2 * 6 - 1` (docs/behaviour 0.4, `MAX_XAS_ORDER`).
 const MAX_XAS_ORDER: Order = Order::new(11);
@@ -84,6 +86,9 @@ pub struct Rules {
     pub collapse: CollapseRules,
     /// Reclaim.
     pub reclaim: ReclaimRules,
+    /// zswap, between reclaim and the swap device.
+    #[serde(default)]
+    pub zswap: ZswapRules,
     /// hugetlb pages allocated at boot, by size in KiB (docs/behaviour O.1.2); none by default.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub hugepages: BTreeMap<String, u64>,
@@ -422,6 +427,7 @@ impl Rules {
         let names = names.map(|(name, large)| (name.to_owned(), large));
         Self {
             hugepages: BTreeMap::new(),
+            zswap: ZswapRules::default(),
             page: PageSize::K4,
             readahead_bytes: 128 << 10,
             io_bytes: 128 << 10,

@@ -365,7 +365,7 @@ impl Memory {
     }
 
     fn check_folios(&self, entries: &EntryCounts) -> Result<(), Violation> {
-        let mut used = self.nr_pinned + 1;
+        let mut used = self.nr_pinned + 1 + self.core.pressure.zswap.nr_pages();
         used += self.huge_zero.map_or(0, |_| self.rules.page.pmd_order().nr_pages());
         for (folio, data) in self.core.folios.iter() {
             let (refs, maps, pins) = (data.refs, data.maps(), data.pins);

@@ -48,6 +48,12 @@ impl Memory {
         self.core.pressure.swap.as_ref().map_or(0, Swap::nr_used)
     }
 
+    /// Returns the number of pages in zswap.
+    #[must_use]
+    pub fn nr_zswapped(&self) -> u64 {
+        self.core.pressure.zswap.nr_stored()
+    }
+
     /// Returns the page at `addr`; `None` if it is not present.
     #[must_use]
     pub fn page_at(&self, mm: MmId, addr: Vaddr) -> Option<PageView> {
@@ -72,7 +78,7 @@ impl Memory {
         let folio = self.core.folios.get(id);
         let head = if leaf.kind == LeafKind::Pmd { leaf.pfn } else { pfn };
         let shown = match self.rules.anon.pmd_exclusive {
-            PmdExclusive::FirstPage => head,
+            PmdExclusive::FirstPage | PmdExclusive::FirstNormalPage => head,
             PmdExclusive::EachPage => pfn,
         };
         let page = (shown.0 - folio.pfn.0) as u32;

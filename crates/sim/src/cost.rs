@@ -199,12 +199,16 @@ pub struct PressureEvents {
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct SwapEvents {
-    /// Whether swap is on a disk; otherwise it is in memory (zram).
+    /// Whether swap is on a disk; otherwise it is in memory (zram). zswap is in memory.
     pub is_on_disk: bool,
     pub pages_in: u64,
     pub waits: u64,
     /// Pages written by direct reclaim, not by background reclaim.
     pub pages_out: u64,
+    /// Pages that zswap decompressed for a fault.
+    pub pooled_in: u64,
+    /// Pages that zswap compressed for direct reclaim.
+    pub pooled_out: u64,
     pub page_bytes: u64,
 }
 

@@ -4,6 +4,7 @@ mod form;
 mod list;
 mod perf_stat;
 pub(super) mod replay;
+mod swap;
 mod sweep;
 
 use std::collections::BTreeMap;
@@ -44,6 +45,7 @@ use crate::errors::Exit;
 use crate::verbs::{Invocation, VerbArgs, VerbPlan};
 use form::{FrameArgs, Sink};
 use replay::ReplayPlan;
+use swap::SwapSpace;
 use sweep::{Summary, SweepPlan};
 
 /// The warning if seeds have no effect.
@@ -75,6 +77,7 @@ Examples:
   folio predict cc1.folio --kernel 6.12 --annotate cc1=collapse:64K
   folio predict cc1.folio --kernel 7.2 --linked 4K,2M
   folio predict cc1.folio --kernel 7.2 --memory 64M,128M,256M --swap 1G
+  folio predict cc1.folio --kernel 6.12,7.3 --cgroup 24M --swap zswap:1G,ratio=2.5,pool=30%
   folio predict cc1.folio --kernel 7.2,7.2+lru=lists --cgroup 24M
   folio predict cc1.folio --machine cascadelake --time --nested
   folio predict cc1.folio --kernel 6.18 --at 50%:thp=always
@@ -149,9 +152,13 @@ struct MemoryArgs {
         value_parser = size::memory)]
     memory: Vec<u64>,
     /// Swap space, on zram or, with `+reclaim.swap_device=disk`, on a disk; without swap, private
-    /// memory is never reclaimed
-    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size::swap)]
-    swap: u64,
+    /// memory is never reclaimed. With zswap:SIZE, zswap compresses pages in memory before they go
+    /// to a disk of this size. After it, any of: pool=20% and accept=90%, its largest share of the
+    /// memory, and of the pool below which a full one takes pages again; ratio=3, how well pages
+    /// compress; raw=5%, the share of pages that do not; max=64M and writeback=off, the limits of
+    /// control groups (memory.zswap.max, memory.zswap.writeback); device=zram
+    #[arg(long, value_name = "[zswap:]SIZE", default_value = "0", value_parser = str::parse::<SwapSpace>)]
+    swap: SwapSpace,
     /// Run everything, or PROGRAM (a name or path; `*` and `?` are allowed) and the processes it
     /// starts, in a control group with memory.max = LIMIT; may be repeated
     #[arg(long, value_name = "[PROGRAM=]LIMIT", value_parser = str::parse::<Cgroup>)]
@@ -501,14 +508,15 @@ impl PredictArgs {
 
     fn request(&self) -> Result<sim::ReplayRequest> {
         let pools: String = self.memory.hugetlb_pages.iter().map(ToString::to_string).collect();
-        let kernels = running::all_with(&self.columns.kernel, &pools, &self.trace)?;
+        let edits = pools + &self.memory.swap.edits;
+        let kernels = running::all_with(&self.columns.kernel, &edits, &self.trace)?;
         let policies = self.columns.policy.iter().map(|name| KernelPolicy::named(name));
         let kernels = with_policies(kernels, &policies.collect::<Result<Vec<_>, _>>()?)?;
         let (machines, walks) = running::machines(&self.columns.machine)?;
         Ok(sim::ReplayRequest {
             seeds: self.columns.seed.clone(),
             memory_bytes: self.memory.memory.clone(),
-            swap_bytes: self.memory.swap,
+            swap_bytes: self.memory.swap.bytes,
             cgroups: self.memory.cgroup.clone(),
             changes: self.memory.at.clone(),
             fragmentation: self.memory.fragmentation,

@@ -78,10 +78,14 @@ pub enum Aspect {
     Scan,
     /// Processes: pages swapped out and in, and slots in use.
     Swap,
+    /// Processes: pages in zswap, and those stored, loaded and written back.
+    Zswap,
     /// Processes: which mapped pages are the same physical page.
     Sharing,
     /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
+    /// Clearing: pages zeroed together, and points at which another task may run, in order.
+    Clearing,
     Invariant,
 }
 

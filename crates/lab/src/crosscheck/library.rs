@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use largefolio_trace::disk::open_regular;
 use largefolio_trace::shown;
 
+use super::clears::Clears;
 use super::files::FileSteps;
 use super::processes::Programs;
 use super::recording::{Recording, RecordingBody};
@@ -35,12 +36,14 @@ pub enum LibraryError {
     Empty(PathBuf),
 }
 
-/// Subfolders with recordings of processes, which a scan for recordings of files skips.
-const OTHER_KINDS: [&str; 8] =
-    ["cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap"];
+/// Subfolders with recordings of processes and of clearing, which a scan for recordings of files skips.
+const OTHER_KINDS: [&str; 9] =
+    ["clear", "cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap"];
 
 /// Second word of a recording of processes (`probe/cow.c`).
 const PROCESSES: &str = "cow";
+/// Second word of a recording of clearing (`probe/clear.c`).
+const CLEARS: &str = "clear";
 
 /// Callback for one text: its location, the recording's name, and the text.
 type Each<'a> = dyn FnMut(&str, &str, &str) -> Result<(), LibraryError> + 'a;
@@ -60,11 +63,12 @@ pub fn read_all<B: RecordingBody>(
     })
 }
 
-/// A recording of either kind.
+/// A recording of any kind.
 #[derive(Clone, Debug)]
 pub enum AnyRecording {
     Files(Box<Recording<FileSteps>>),
     Processes(Recording<Programs>),
+    Clears(Recording<Clears>),
 }
 
 impl AnyRecording {
@@ -76,6 +80,7 @@ impl AnyRecording {
         let first = text.lines().next().unwrap_or_default();
         Ok(match first.split_whitespace().nth(1) {
             Some(PROCESSES) => Self::Processes(Recording::parse(name, text)?),
+            Some(CLEARS) => Self::Clears(Recording::parse(name, text)?),
             _ => Self::Files(Box::new(Recording::parse(name, text)?)),
         })
     }

@@ -7,7 +7,7 @@
 //!                            +----- ProgramReplay ------+--check--> Verdict
 //! ```
 //!
-//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, NUMA, swap
+//! The programs test fork and copy-on-write, `MADV_COLLAPSE`, khugepaged, shared memory, NUMA, swap, zswap
 //! or hugetlb. This module does not run them on a kernel.
 
 #![expect(
@@ -30,8 +30,9 @@ mod run;
 mod shmem;
 mod statistics;
 mod world;
+mod zswap;
 
-pub use generate::{ProgramOptions, Topic, generate};
+pub use generate::{ProgramOptions, Topic, ZswapTopic, generate};
 pub use huge::HugePages;
 pub use program::ProcessProgram;
 pub use row::ProgramRow;

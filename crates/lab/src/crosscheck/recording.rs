@@ -1,4 +1,4 @@
-//! A recording of either kind: its header, and the part of the parser that both share.
+//! A recording of any kind: its header, and the part of the parser that both share.
 
 use std::borrow::Cow;
 
@@ -28,6 +28,8 @@ pub struct RecordingHeader {
     pub release: String,
     /// Name of the kernel variant, or empty. A self-built kernel has rules of this name.
     pub variant: String,
+    /// Edits of its rules by the kernel's settings, such as `clear=posted`, or empty.
+    pub edits: String,
     /// Architecture; `arm64` if the recording has none.
     pub arch: Arch,
     /// Base page in bytes, 4 KiB to 64 KiB.
@@ -113,6 +115,7 @@ impl RecordingHeader {
         Ok(Self {
             release: either("kernel", "release"),
             variant: pairs.text("variant"),
+            edits: pairs.text("edits"),
             arch: if pairs.get("arch") == Some("x86-64") { Arch::X86_64 } else { Arch::Arm64 },
             page_bytes: page,
             filesystem: either("fs", "disk"),
@@ -120,15 +123,17 @@ impl RecordingHeader {
     }
 
     /// Returns the recorded kernel's rules: by variant for a self-built kernel, otherwise by
-    /// [`Kernel::rules_of_release`].
+    /// [`Kernel::rules_of_release`]; with its edits.
     ///
     /// # Errors
     /// There are no rules for it.
     pub fn kernel(&self) -> Result<Kernel, CheckError> {
         let own = format!("recorded/{}", self.variant);
-        if Kernel::names().any(|name| name == own) {
-            return Ok(Kernel::parse(&own)?);
-        }
-        Ok(Kernel::rules_of_release(&self.release, self.page_bytes)?)
+        let kernel = if Kernel::names().any(|name| name == own) {
+            Kernel::parse(&own)?
+        } else {
+            Kernel::rules_of_release(&self.release, self.page_bytes)?
+        };
+        if self.edits.is_empty() { Ok(kernel) } else { Ok(kernel.edited(&self.edits)?) }
     }
 }

@@ -14,14 +14,15 @@ use rayon::prelude::*;
 
 use super::document;
 
-/// The project has 1,583 recordings of ten self-built arm64 kernels, 10,674 of 32 packaged ones,
-/// 647 of two with `NO_PAGE_MAPCOUNT`, 659 of two with `READ_ONLY_THP_FOR_FS`, and 372 workloads and
-/// 18 programs of a running one. Fewer mean that the test did not find the archives.
-const NR_RECORDINGS_MIN: usize = 13_953;
-const NR_KERNELS_MIN: usize = 47;
-/// Recordings whose reads are sooner or later than the rule: 134 of 13,953, half of them on files
+/// The project has 1,583 recordings of ten self-built arm64 kernels, 2,799 of nine that `kernel/`
+/// and settings make, 10,674 of 32 packaged ones, 647 of two with `NO_PAGE_MAPCOUNT`, 659 of two with
+/// `READ_ONLY_THP_FOR_FS`, and 372 workloads and 18 programs of a running one. Fewer mean that the
+/// test did not find the archives.
+const NR_RECORDINGS_MIN: usize = 16_752;
+const NR_KERNELS_MIN: usize = 49;
+/// Recordings whose reads are sooner or later than the rule: 150 of 16,752, half of them on files
 /// with holes, which are read within the call. Many more mean that timing hides a broken rule.
-const NR_IN_FLIGHT_MAX: u64 = 150;
+const NR_IN_FLIGHT_MAX: u64 = 166;
 
 fn recordings(dir: &Path) -> Vec<Recording<FileSteps>> {
     let mut all = Vec::new();
@@ -75,6 +76,15 @@ fn a_new_length_and_holes_on_xfs_are_followed() {
         let verdict = one.check(None).unwrap();
         assert!(verdict.is_equal(), "{}: {:?}", one.name, verdict.differences);
         assert_eq!(verdict.nr_in_flight + verdict.nr_waits, 0, "{}", one.name);
+    }
+}
+
+/// A difference that looks like an early read, at every number of reads: the comparison ends.
+#[test]
+fn an_unexplained_difference_ends_the_search() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/unexplained.txt");
+    for one in recordings(&path) {
+        one.check(None).unwrap();
     }
 }
 

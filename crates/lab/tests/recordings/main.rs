@@ -3,21 +3,24 @@
 
 #![expect(clippy::unwrap_used, reason = "a recording that cannot be replayed fails the test")]
 
+mod clear;
 mod collapse;
 mod cow;
 mod damaged;
 mod files;
 mod hugetlb;
+mod kinds;
 mod limited;
 mod nodes;
 mod shmem;
 mod swap;
+mod zswap;
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use largefolio_lab::crosscheck::processes::{
-    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, generate,
+    ProcessProgram, ProgramOptions, ProgramRow, Programs, Topic, ZswapTopic, generate,
 };
 use largefolio_lab::crosscheck::{Recording, read_all};
 use largefolio_mm::units::{Order, PageSize};
@@ -126,14 +129,17 @@ fn model_equals_the_recorded_kernels() {
 
 #[test]
 fn programs_are_read_back_as_written() {
-    let topics: [(Topic, &[u8]); 11] = [
+    let topics: [(Topic, &[u8]); 14] = [
         (Topic::Collapse, &[4, 9]),
         (Topic::Disk, &[9]),
+        (Topic::DiskSizes, &[9]),
         (Topic::Hugetlb, &[9]),
         (Topic::Khugepaged, &[4, 9]),
         (Topic::DiskKhugepaged, &[9]),
         (Topic::Swap, &[4]),
         (Topic::Swap, &[9]),
+        (Topic::Zswap(ZswapTopic::Pages), &[4]),
+        (Topic::Zswap(ZswapTopic::Groups), &[4]),
         (Topic::Cow, &[2, 4]),
         (Topic::Locked, &[2, 4]),
         (Topic::Nodes, &[4, 9]),

@@ -5,10 +5,12 @@ pub(crate) const SELINUX: &str = "sys/fs/selinux/enforce";
 /// 1 while KSM merges pages.
 pub(crate) const KSM: &str = "/sys/kernel/mm/ksm/run";
 /// Settings that `folio tune` does not have, by name.
-pub(crate) const OTHERS: [(&str, &str); 12] = [
+pub(crate) const OTHERS: [(&str, &str); 14] = [
     ("thp.shrink_underused", "/sys/kernel/mm/transparent_hugepage/shrink_underused"),
     ("ksm.run", KSM),
+    ("zswap.accept_threshold_percent", "/sys/module/zswap/parameters/accept_threshold_percent"),
     ("zswap.enabled", "/sys/module/zswap/parameters/enabled"),
+    ("zswap.max_pool_percent", "/sys/module/zswap/parameters/max_pool_percent"),
     ("vm.compaction_proactiveness", "/proc/sys/vm/compaction_proactiveness"),
     ("vm.dirty_background_bytes", "/proc/sys/vm/dirty_background_bytes"),
     ("vm.dirty_background_ratio", "/proc/sys/vm/dirty_background_ratio"),

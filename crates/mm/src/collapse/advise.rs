@@ -144,11 +144,7 @@ impl Memory {
         self.step(CollapseRefusal::VmaCheck)?;
         let Some(range) = self.file_range(target) else { return self.collapse_anon(target) };
         let (lacks_table, lacks_ptes) = (self.lacks_table(target), self.lacks_ptes(target));
-        let collapsed = match self.collapse_file(&range) {
-            Err(CollapseRefusal::PageDirtyOrWriteback) => self.collapse_dirty(&range),
-            collapsed => collapsed,
-        };
-        match collapsed {
+        match self.collapse_file_or_dirty(&range) {
             Ok(Done::Collapsed) if lacks_ptes => Err(CollapseRefusal::NoPteTable),
             Ok(_) | Err(CollapseRefusal::PteMappedHugepage) if lacks_table => {
                 Err(CollapseRefusal::NoPteTable)
@@ -156,6 +152,17 @@ impl Memory {
             Ok(Done::Collapsed) => self.install_pmd(target).map(|_| Done::Collapsed),
             Ok(Done::Already) | Err(CollapseRefusal::PteMappedHugepage) => self.install_pmd(target),
             Err(refusal) => Err(refusal),
+        }
+    }
+
+    /// Collapses a block of a file; a dirty one is tried again after writing it back (H.5.1).
+    pub(super) fn collapse_file_or_dirty(
+        &mut self,
+        range: &FileRange,
+    ) -> Result<Done, CollapseRefusal> {
+        match self.collapse_file(range) {
+            Err(CollapseRefusal::PageDirtyOrWriteback) => self.collapse_dirty(range),
+            collapsed => collapsed,
         }
     }
 

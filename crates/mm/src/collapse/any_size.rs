@@ -65,7 +65,9 @@ impl Memory {
                 CollapseTarget { mm, vma: *vma, first, order, initiator: Initiator::Advice };
             let outcome = self.collapse_part_of(&target);
             self.count_outcome(Initiator::Advice, outcome);
-            refused = refused.and(outcome.map(|_| ()));
+            if let Err(refusal) = outcome {
+                refused = Err(refusal);
+            }
         }
         refused
     }
@@ -102,7 +104,7 @@ impl Memory {
         if self.has_private_copy(target) {
             return Err(CollapseRefusal::Fail);
         }
-        match self.collapse_file(&range) {
+        match self.collapse_file_or_dirty(&range) {
             Ok(done) => {
                 self.map_block(target);
                 Ok(done)

@@ -171,6 +171,8 @@ impl Memory {
                 .gate
                 .try_add_thp()
                 .map_err(|_| CollapseRefusal::Fail)?;
+            // The next writer's open would lose what earlier writers left dirty (H.3.2).
+            self.write_back(range.file, PageRange { first: 0, end: u64::MAX });
         }
         let copied = self.copy_gathered(range, gathered, pfn);
         if copied.is_err() && is_gated {

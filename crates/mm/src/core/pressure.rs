@@ -6,8 +6,10 @@
 
 use super::swap::Swap;
 use super::watermarks::Watermarks;
+use super::zswap::Zswap;
+use crate::rules::Rules;
 use crate::rules::reclaim::CostRule;
-use crate::units::{GroupId, Order, PageSize};
+use crate::units::{GroupId, Order};
 
 /// `vm.swappiness`, out of 200: how cheap it is to bring back an anonymous page.
 pub(crate) const SWAPPINESS: u64 = 60;
@@ -18,6 +20,7 @@ const DEFER_SHIFT_MAX: u32 = 6;
 pub(crate) struct Pressure {
     pub(crate) watermarks: Watermarks,
     pub(crate) swap: Option<Swap>,
+    pub(crate) zswap: Zswap,
     pub(crate) target: GroupId,
     pub(crate) nr_requests: u64,
     pub(crate) nr_shadows: usize,
@@ -29,17 +32,15 @@ pub(crate) struct Pressure {
     /// Whether this is reclaim's last full scan before it gives up.
     pub(crate) is_last_look: bool,
     pub(crate) nr_kept: u64,
+    /// Reclaim for a program's own `MADV_PAGEOUT`.
+    pub(crate) is_advised: bool,
     pub(crate) cost: CostRule,
 }
 
 impl Pressure {
-    pub(crate) fn new(
-        page: PageSize,
-        watermarks: Watermarks,
-        nr_slots: u64,
-        cost: CostRule,
-    ) -> Self {
-        Self { watermarks, swap: Swap::new(page, nr_slots), cost, ..Self::default() }
+    pub(crate) fn new(rules: &Rules, watermarks: Watermarks, nr_slots: u64) -> Self {
+        let (swap, zswap) = (Swap::new(rules.page, nr_slots), Zswap::new(&rules.zswap));
+        Self { watermarks, swap, zswap, cost: rules.reclaim.cost, ..Self::default() }
     }
 }
 

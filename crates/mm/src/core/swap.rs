@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 
 use super::Core;
 use super::swap_slots::Slots;
-use crate::folio::FolioId;
+use crate::folio::{Content, FolioId};
 use crate::mapping::shadows::Shadow;
 use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
@@ -24,7 +24,9 @@ use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stored {
     nr_users: u64,
-    pub(crate) is_written: bool,
+    pub(crate) content: Content,
+    /// The kernel only noted that it is zero, and wrote nothing (docs/behaviour P.7.3).
+    pub(crate) is_noted: bool,
     pub(crate) shadow: Option<Shadow>,
     cached: Option<FolioId>,
 }
@@ -59,13 +61,9 @@ impl Swap {
         self.slots.alloc(order)
     }
 
-    /// Frees a slot that nothing was stored in.
-    pub(crate) fn give_back(&mut self, slot: SwapSlot) {
-        self.slots.free(slot);
-    }
-
-    pub(crate) fn store(&mut self, slot: SwapSlot, is_written: bool, shadow: Option<Shadow>) {
-        self.used.insert(slot, Stored { nr_users: 0, is_written, shadow, cached: None });
+    pub(crate) fn store(&mut self, slot: SwapSlot, content: Content, shadow: Option<Shadow>) {
+        let stored = Stored { nr_users: 0, content, is_noted: false, shadow, cached: None };
+        self.used.insert(slot, stored);
     }
 
     pub(crate) fn stored(&self, slot: SwapSlot) -> Option<&Stored> {
@@ -102,9 +100,15 @@ impl Swap {
         }
     }
 
-    pub(crate) fn note_written(&mut self, slot: SwapSlot, is_written: bool) {
+    pub(crate) fn note_content(&mut self, slot: SwapSlot, content: Content) {
         if let Some(stored) = self.used.get_mut(&slot) {
-            stored.is_written = is_written;
+            stored.content = content;
+        }
+    }
+
+    pub(crate) fn set_noted(&mut self, slot: SwapSlot, is_noted: bool) {
+        if let Some(stored) = self.used.get_mut(&slot) {
+            stored.is_noted = is_noted;
         }
     }
 
@@ -158,9 +162,24 @@ impl Core {
     pub(crate) fn put_user(&mut self, slot: SwapSlot) -> Option<Stored> {
         let (stored, is_free) = self.pressure.swap.as_mut()?.put(slot)?;
         if is_free {
+            self.take_from_pool(slot);
             self.ram.swap_free(slot.0);
         }
         Some(stored)
+    }
+
+    /// Counts a page that is read: from zswap, from the device, or from nowhere if it is zero.
+    pub(crate) fn count_read(&mut self, slot: SwapSlot) {
+        let stored = self.pressure.swap.as_ref().and_then(|swap| swap.stored(slot));
+        let is_noted = stored.is_some_and(|stored| stored.is_noted);
+        let is_pooled = self.pressure.zswap.get(slot).is_some();
+        let counters = &mut self.counters.reclaim;
+        let count = match (is_noted, is_pooled) {
+            (true, _) => &mut counters.swpin_zero,
+            (_, true) => &mut counters.zswpin,
+            (false, false) => &mut counters.pswpin,
+        };
+        *count += 1;
     }
 
     pub(crate) fn drop_unused_slots(&mut self, first: SwapSlot, nr: u64) {
@@ -199,9 +218,12 @@ impl Core {
         let mut shadow = self
             .with_shadows(file, |shadows| shadows.take(PageRange { first: index.0, end: end.0 }));
         let slots = self.take_swapped(file, index, end);
+        let nr_read = self.counters.reclaim.pswpin;
+        for &slot in &slots {
+            self.count_read(slot);
+        }
         let counters = &mut self.counters.reclaim;
-        counters.pswpin += slots.len() as u64;
-        counters.nr_swap_waits += u64::from(!slots.is_empty());
+        counters.nr_swap_waits += u64::from(counters.pswpin > nr_read);
         for slot in slots {
             shadow = self.put_slot(slot).and_then(|stored| stored.shadow).or(shadow);
         }

@@ -19,6 +19,20 @@ pub struct ReclaimCounters {
     pub pswpin: u64,
     /// Pages written to swap space.
     pub pswpout: u64,
+    /// Pages loaded from zswap.
+    pub zswpin: u64,
+    /// Pages stored in zswap.
+    pub zswpout: u64,
+    /// Pages that zswap wrote to the device; among `pswpout` too.
+    pub zswpwb: u64,
+    /// Times that zswap refused a page because its pool was full.
+    pub pool_limit_hit: u64,
+    /// Pages of folios that were zero when they were swapped out: nothing was written.
+    pub swpout_zero: u64,
+    /// Pages that were read back as zeroes.
+    pub swpin_zero: u64,
+    /// Pages that background reclaim stored, among `zswpout`.
+    pub nr_zswpout_kswapd: u64,
     /// Pages that background reclaim wrote, among `pswpout`.
     pub nr_swpout_kswapd: u64,
     /// Reads from swap space that a program waited for.
@@ -90,9 +104,21 @@ impl ReclaimCounters {
         self.compact_migrate_scanned + self.compact_free_scanned
     }
 
+    /// Returns the pages that reclaim moved out of folios, wherever their content went.
+    #[must_use]
+    pub const fn nr_paged_out(&self) -> u64 {
+        self.pswpout - self.zswpwb + self.zswpout + self.swpout_zero
+    }
+
+    /// Returns the pages of private and shared memory that came back.
+    #[must_use]
+    pub const fn nr_paged_in(&self) -> u64 {
+        self.pswpin + self.zswpin + self.swpin_zero
+    }
+
     /// Returns every count with its name.
     #[must_use]
-    pub const fn named(&self) -> [(&'static str, u64); 39] {
+    pub const fn named(&self) -> [(&'static str, u64); 46] {
         [
             ("pgscan_kswapd", self.pgscan_kswapd),
             ("pgscan_direct", self.pgscan_direct),
@@ -102,6 +128,13 @@ impl ReclaimCounters {
             ("pgdeactivate", self.pgdeactivate),
             ("pswpin", self.pswpin),
             ("pswpout", self.pswpout),
+            ("zswpin", self.zswpin),
+            ("zswpout", self.zswpout),
+            ("zswpwb", self.zswpwb),
+            ("pool_limit_hit", self.pool_limit_hit),
+            ("swpout_zero", self.swpout_zero),
+            ("swpin_zero", self.swpin_zero),
+            ("nr_zswpout_kswapd", self.nr_zswpout_kswapd),
             ("nr_swpout_kswapd", self.nr_swpout_kswapd),
             ("nr_swap_waits", self.nr_swap_waits),
             ("pglazyfreed", self.pglazyfreed),

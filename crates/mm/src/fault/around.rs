@@ -169,17 +169,16 @@ impl Memory {
     }
 
     fn around_credit(&self, fault: &Fault, mapped: Mapped, is_workingset: bool) -> u64 {
+        if !self.is_counted(&fault.vma) {
+            return 0;
+        }
         match self.rules.fault.around_credit {
             // Evicted too early: finding it cached again is not a readahead success (B.5.8).
             AroundCredit::PerNewPage if is_workingset => 0,
             AroundCredit::PerPage | AroundCredit::PerNewPage => mapped.nr_visited,
             // One touch is one hit, however many neighbours it mapped (B.5.8).
             AroundCredit::OncePerFault => {
-                let is_credited = mapped.has_fault
-                    && !fault.pass.is_tried()
-                    && !is_workingset
-                    && self.is_counted(&fault.vma);
-                u64::from(is_credited)
+                u64::from(mapped.has_fault && !fault.pass.is_tried() && !is_workingset)
             }
         }
     }

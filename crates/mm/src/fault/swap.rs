@@ -17,13 +17,14 @@ use super::cow::Hold;
 use super::{Access, Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::core::space::SwapEntry;
-use crate::folio::FolioId;
 use crate::folio::frames::Flag;
+use crate::folio::{Content, FolioId};
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::route::Place;
 use crate::rules::anon::{Effort, Orders};
-use crate::rules::reclaim::{SwapDevice, SwapIn};
+use crate::rules::reclaim::{StoreFrees, SwapDevice, SwapIn};
+use crate::rules::zswap::ZswapLoad;
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
 #[derive(Clone, Copy)]
@@ -73,8 +74,11 @@ impl Memory {
             (id, FaultOutcome::Minor)
         } else {
             self.core.counters.pgmajfault += 1;
-            self.core.counters.reclaim.nr_swap_waits += 1;
-            (self.read_from_swap(fault, slot)?, FaultOutcome::Major)
+            let nr_read = self.core.counters.reclaim.pswpin;
+            let id = self.read_from_swap(fault, slot)?;
+            let counters = &mut self.core.counters.reclaim;
+            counters.nr_swap_waits += u64::from(counters.pswpin > nr_read);
+            (id, FaultOutcome::Major)
         };
         self.core.folios.get_mut(id).refs += 1;
         let is_own = self.map_swapped(fault, id);
@@ -109,7 +113,8 @@ impl Memory {
     }
 
     fn swapped_orders(&self, fault: &Fault, slot: SwapSlot) -> Orders {
-        if self.rules.reclaim.swap_in == SwapIn::Pages {
+        // P.7.5: zswap may hold a part of the folio.
+        if self.rules.reclaim.swap_in == SwapIn::Pages || self.core.pressure.zswap.was_on {
             return Orders::NONE;
         }
         let swapped = &self.space(fault.mm).swapped;
@@ -145,22 +150,34 @@ impl Memory {
     }
 
     pub(super) fn read_slots(&mut self, id: FolioId, first: SwapSlot) {
-        let folio = self.core.folios.get(id);
-        let (pfn, nr) = (folio.pfn, folio.nr_pages());
-        self.core.folios.forget_writes(pfn, nr);
-        for by in 0..nr {
-            self.core.ram.swap_in(first.plus(by).0, pfn.plus(by));
-            let swap = self.core.pressure.swap.as_ref();
-            if swap.and_then(|swap| swap.stored(first.plus(by))).is_some_and(|one| one.is_written) {
-                self.core.folios.note_write(pfn.plus(by));
+        self.copy_from_slots(id, first);
+        let is_cached = self.core.folios.get(id).slot().is_some();
+        for by in 0..self.core.folios.get(id).nr_pages() {
+            self.core.count_read(first.plus(by));
+            // The compressed copy would only take memory as long as the folio exists.
+            let is_exclusive = is_cached && self.rules.zswap.load == ZswapLoad::Exclusive;
+            if is_exclusive && self.core.pressure.zswap.get(first.plus(by)).is_some() {
+                self.core.take_from_pool(first.plus(by));
+                self.core.folios.get_mut(id).is_dirty = true;
             }
         }
-        self.core.counters.reclaim.pswpin += nr;
         let swap = self.core.pressure.swap.as_ref();
         if let Some(shadow) = swap.and_then(|swap| swap.stored(first)?.shadow) {
             self.core.refault(id, shadow);
         }
         self.core.folios.enlist(id);
+    }
+
+    pub(crate) fn copy_from_slots(&mut self, id: FolioId, first: SwapSlot) {
+        let folio = self.core.folios.get(id);
+        let (pfn, nr) = (folio.pfn, folio.nr_pages());
+        for by in 0..nr {
+            self.core.ram.swap_in(first.plus(by).0, pfn.plus(by));
+            let swap = self.core.pressure.swap.as_ref();
+            let stored = swap.and_then(|swap| swap.stored(first.plus(by)));
+            let content = stored.map_or(Content::Zero, |stored| stored.content);
+            self.core.folios.set_content(pfn.plus(by), content);
+        }
     }
 
     fn swapped_run(&self, fault: &Fault, id: FolioId) -> SwapRun {
@@ -198,7 +215,7 @@ impl Memory {
             self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
             let _ = self.core.put_user(run.entry.slot.plus(by));
         }
-        if was_cached && self.gives_slots_up(fault, id) {
+        if was_cached && self.gives_slots_up(fault, id, run.entry) {
             let _ = self.core.free_swap_cache(id);
         }
         let folio = self.core.folios.get(id);
@@ -219,13 +236,15 @@ impl Memory {
         is_own
     }
 
-    fn gives_slots_up(&self, fault: &Fault, id: FolioId) -> bool {
+    fn gives_slots_up(&self, fault: &Fault, id: FolioId, entry: SwapEntry) -> bool {
         let rules = &self.rules.reclaim;
         let folio = self.core.folios.get(id);
         let is_at_once = rules.swap_device == SwapDevice::Zram && rules.swap_in == SwapIn::Cached;
         // Only the cache and this fault refer to it, so a store can reuse it.
         let is_alone = folio.refs == 1 + folio.cache_refs();
-        is_at_once || self.core.is_swap_full() || fault.access == Access::Write && is_alone
+        let is_wanted = rules.store_frees == StoreFrees::Alone || !entry.is_exclusive;
+        let is_reused = fault.access == Access::Write && is_alone && is_wanted;
+        is_at_once || self.core.is_swap_full() || is_reused
     }
 }
 

@@ -1,6 +1,6 @@
 //! The state of each page frame: its folio and its flags.
 //!
-//! Owns the folio's id, `AnonExclusive`, "written" and "accessed" of each frame, in leaves that
+//! Owns the folio's id, `AnonExclusive`, "written", "accessed" and "incompressible" of each frame, in leaves that
 //! exist only for used memory. Does not own the folios ([`crate::folio`]) or mapcounts
 //! ([`crate::rmap`]).
 //!
@@ -9,13 +9,14 @@
 //! | exclusive | private to one process: a store needs no copy (L.8) |
 //! | written | written since the page was zeroed |
 //! | accessed | accessed through a page table since reclaim last checked |
+//! | incompressible | holds data that zswap cannot compress, as far as a recording says |
 
 use crate::units::Pfn;
 
 const LEAF_SHIFT: u32 = 9;
 const LEAF: usize = 1 << LEAF_SHIFT;
 const WORDS: usize = LEAF / 64;
-const NR_FLAGS: usize = 3;
+const NR_FLAGS: usize = 4;
 pub(crate) const NO_FOLIO: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,10 +24,12 @@ pub(crate) enum Flag {
     Exclusive = 0,
     Written = 1,
     Accessed = 2,
+    Incompressible = 3,
 }
 
 impl Flag {
-    pub(crate) const ALL: [Self; NR_FLAGS] = [Self::Exclusive, Self::Written, Self::Accessed];
+    pub(crate) const ALL: [Self; NR_FLAGS] =
+        [Self::Exclusive, Self::Written, Self::Accessed, Self::Incompressible];
 }
 
 #[derive(Clone, Debug)]

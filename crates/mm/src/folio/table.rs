@@ -6,7 +6,7 @@
 use super::batch::Batches;
 use super::frames::{Flag, Frames, NO_FOLIO};
 use super::lru::Lru;
-use super::{Folio, FolioId};
+use super::{Content, Folio, FolioId};
 use crate::pgtable::FolioSpan;
 use crate::rules::reclaim::{GenerationRule, LruRule, ReclaimRules};
 use crate::units::Pfn;
@@ -138,6 +138,27 @@ impl FolioTable {
 
     pub(crate) fn forget_writes(&mut self, pfn: Pfn, nr: u64) {
         self.frames.clear(Flag::Written, pfn, nr);
+        self.frames.clear(Flag::Incompressible, pfn, nr);
+    }
+
+    pub(crate) fn content(&self, pfn: Pfn) -> Content {
+        if !self.is_written(pfn) {
+            Content::Zero
+        } else if self.frames.get(Flag::Incompressible, pfn) {
+            Content::Incompressible
+        } else {
+            Content::Compressible
+        }
+    }
+
+    pub(crate) fn set_content(&mut self, pfn: Pfn, content: Content) {
+        self.forget_writes(pfn, 1);
+        if content != Content::Zero {
+            self.note_write(pfn);
+        }
+        if content == Content::Incompressible {
+            self.frames.set(Flag::Incompressible, pfn, 1);
+        }
     }
 
     pub(crate) fn move_frames(&mut self, id: FolioId, to: Pfn) {

@@ -129,7 +129,8 @@ impl Memory {
     }
 
     /// Reclaim had to leave the dirty folio, so it is scanned next (P.6.3).
-    fn end_wait(&mut self, id: FolioId) {
+    pub(crate) fn end_wait(&mut self, id: FolioId) {
+        let kind = self.core.folios.get(id).kind();
         let lru = self.core.folios.lru_mut();
         if !std::mem::take(&mut lru.marks_mut(id).is_reclaim) || lru.list_of(id).is_none() {
             return;
@@ -137,12 +138,12 @@ impl Memory {
         let group = lru.group_of(id);
         lru.marks_mut(id).is_active = false;
         let list = if self.core.folios.generations().is_some() {
-            let oldest = self.core.folios.lru().vec(group).gens.min_seq[LruKind::File as usize];
+            let oldest = self.core.folios.lru().vec(group).gens.min_seq[kind as usize];
             let nr = Generations::list_of(oldest);
             self.core.folios.lru_mut().marks_mut(id).generation = Some(nr);
-            ListId::generation(LruKind::File, nr)
+            ListId::generation(kind, nr)
         } else {
-            ListId::new(LruKind::File, Age::Inactive)
+            ListId::new(kind, Age::Inactive)
         };
         self.core.folios.lru_mut().link_tail(id, list);
     }

@@ -9,13 +9,13 @@ use crate::core::in_flight::Completion;
 use crate::core::observed::Observed;
 use crate::core::watermarks::Watermarks;
 use crate::core::{InsertRefusal, NewFolio};
-use crate::folio::FolioId;
+use crate::folio::{Content, FolioId};
 use crate::mapping::reserve::{BLOCK_BYTES, Extent, ExtentKind, Reservations};
 use crate::mapping::tree::Entry;
 use crate::ram::Ram;
 use crate::rules::Rules;
 use crate::rules::anon::Enabled;
-use crate::units::{ByteRange, MappingId, Order, PageIndex, PageRange, Pfn};
+use crate::units::{ByteRange, MappingId, MmId, Order, PageIndex, PageRange, Pfn, Vaddr};
 use crate::vma::OpenId;
 
 /// Folio state that a device or a filesystem sets.
@@ -46,6 +46,7 @@ impl Memory {
         let before = built_on(&self.rules);
         let was_on = self.is_khugepaged_on();
         change(&mut self.rules);
+        self.core.pressure.zswap.was_on |= self.rules.zswap.enabled;
         assert_eq!(built_on(&self.rules), before, "the machine is built on these rules");
         let has_thp = self.rules.anon.thp != Enabled::Never;
         let nr_pages = self.core.buddy.nr_pages();
@@ -105,6 +106,13 @@ impl Memory {
         let entry = self.core.find(file, index)?;
         self.core.folios.get_mut(entry.folio).is_workingset = true;
         Some(entry)
+    }
+
+    /// Says what a present page of private memory holds. A store says only that it holds data.
+    pub fn set_content(&mut self, mm: MmId, addr: Vaddr, content: Content) {
+        if let Some(view) = self.page_at(mm, addr) {
+            self.core.folios.set_content(view.pfn, content);
+        }
     }
 
     /// Sets a folio's state.

@@ -47,10 +47,19 @@ impl Memory {
         self.core.buddy.enter(mm);
     }
 
-    /// Pages charged to a cgroup: its folios, and the processor's stock (`memory.current`).
+    /// Pages charged to a cgroup: its folios, its compressed pages, and the processor's stock
+    /// (`memory.current`).
     #[must_use]
     pub fn group_usage(&self, group: GroupId) -> u64 {
-        self.core.folios.lru().vec(group).nr_charged() + self.core.groups.stock_of(group)
+        let nr_charged = self.core.folios.lru().vec(group).nr_charged();
+        nr_charged + self.nr_pages_pooled(group) + self.core.groups.stock_of(group)
+    }
+
+    fn nr_pages_pooled(&self, group: GroupId) -> u64 {
+        if !self.rules.zswap.charged {
+            return 0;
+        }
+        self.core.pressure.zswap.bytes_of(group).div_ceil(self.rules.page.bytes())
     }
 
     /// Returns the view of a cgroup.

@@ -65,6 +65,7 @@ impl Memory {
         let nr_freed = self.shrink(Reclaimer::Kswapd, GroupId::ROOT, high - nr_free);
         let counters = &mut self.core.counters.reclaim;
         counters.nr_swpout_kswapd += counters.pswpout - before.pswpout;
+        counters.nr_zswpout_kswapd += counters.zswpout - before.zswpout;
         counters.nr_evicted_kswapd += counters.nr_evicted_file - before.nr_evicted_file;
         let reclaim = &mut self.core.pressure;
         reclaim.nr_failures = if nr_freed == 0 { reclaim.nr_failures + 1 } else { 0 };

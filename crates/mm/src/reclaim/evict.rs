@@ -7,11 +7,11 @@
 //! P.4).
 
 use crate::core::space::SwapEntry;
-use crate::folio::frames::Flag;
-use crate::folio::{FolioId, Owner, SwapState};
+use crate::folio::{Content, FolioId, Owner, SwapState};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
 use crate::ram::FilePages;
+use crate::reclaim::zswap::{Placed, SwappedPages};
 use crate::reclaim::{EvictOutcome, Victim};
 use crate::rules::reclaim::AdvisedFolios;
 use crate::units::{Order, PageRange, SwapSlot};
@@ -65,7 +65,7 @@ impl Memory {
         };
         if slot.is_none() {
             if let Some(swap) = &mut self.core.pressure.swap {
-                swap.store(first, true, None);
+                swap.store(first, Content::Compressible, None);
             }
             self.core.add_to_swap_cache(id, first);
         }
@@ -176,35 +176,47 @@ impl Memory {
         let shadow = self.core.evict_shadow(id);
         let folio = self.core.folios.get(id);
         let is_cached = folio.slot().is_some();
-        if !is_cached || folio.is_dirty || self.has_dirty_entry(&sites) {
-            self.write_to_slots(id, first);
-        }
+        let is_written = !is_cached || folio.is_dirty || self.has_dirty_entry(&sites);
+        let placed = if is_written { self.write_to_slots(id, first) } else { Placed::InMemory };
         if !is_cached {
             self.core.add_to_swap_cache(id, first);
         }
-        self.core.folios.get_mut(id).refs += 1;
+        let folio = self.core.folios.get_mut(id);
+        folio.refs += 1;
+        // The entries' dirty bits are gone, and the slots do not hold the content.
+        folio.is_dirty = placed == Placed::Nowhere;
         for site in sites {
             self.swap_site(id, &site);
+        }
+        let outcome = match placed {
+            Placed::Nowhere => EvictOutcome::Activate,
+            placed if self.is_write_awaited(placed) => EvictOutcome::Keep,
+            _ => EvictOutcome::Freed,
+        };
+        if outcome != EvictOutcome::Freed {
+            self.core.put(id, 1);
+            return outcome;
         }
         self.core.leave_swap_cache(id, Some(shadow));
         self.core.put(id, 1);
         EvictOutcome::Freed
     }
 
-    fn write_to_slots(&mut self, id: FolioId, first: SwapSlot) {
+    fn write_to_slots(&mut self, id: FolioId, first: SwapSlot) -> Placed {
         let folio = self.core.folios.get(id);
         let (pfn, nr, is_cached) = (folio.pfn, folio.nr_pages(), folio.slot().is_some());
+        let (group, index) = (folio.group, folio.anon_index());
         for by in 0..nr {
-            let is_written = self.core.folios.frames().get(Flag::Written, pfn.plus(by));
+            let content = self.core.folios.content(pfn.plus(by));
             self.core.ram.swap_out(pfn.plus(by), first.plus(by).0);
-            let Some(swap) = &mut self.core.pressure.swap else { return };
+            let Some(swap) = &mut self.core.pressure.swap else { return Placed::Nowhere };
             if is_cached {
-                swap.note_written(first.plus(by), is_written);
+                swap.note_content(first.plus(by), content);
             } else {
-                swap.store(first.plus(by), is_written, None);
+                swap.store(first.plus(by), content, None);
             }
         }
-        self.core.counters.reclaim.pswpout += nr;
+        self.place_swapped(SwappedPages { first, nr, group, index })
     }
 
     fn swap_site(&mut self, id: FolioId, site: &Site) {
@@ -235,19 +247,26 @@ impl Memory {
         let Some(entry) = self.core.find(file, index) else {
             unreachable!("the page cache has the folios that it owns")
         };
-        self.unmap_file_pages(entry);
         let shadow = self.core.evict_shadow(id);
-        let (pfn, nr) = (self.core.folios.get(id).pfn, order.nr_pages());
+        let folio = self.core.folios.get(id);
+        let (pfn, nr, group) = (folio.pfn, order.nr_pages(), folio.group);
+        let slots = (0..nr).map(|by| first.plus(by));
+        if let Some(swap) = &mut self.core.pressure.swap {
+            slots.for_each(|slot| swap.store(slot, Content::Compressible, Some(shadow)));
+        }
+        if self.place_swapped(SwappedPages { first, nr, group, index: None }) == Placed::Nowhere {
+            self.core.drop_unused_slots(first, nr);
+            return EvictOutcome::Activate;
+        }
+        self.unmap_file_pages(entry);
         for by in 0..nr {
             let slot = first.plus(by);
             self.core.ram.write_out(pfn.plus(by), 1, FilePages { file, index: index.plus(by) });
             if let Some(swap) = &mut self.core.pressure.swap {
-                swap.store(slot, true, Some(shadow));
                 swap.get(slot);
             }
             self.core.mapping_mut(file).swapped.insert(index.plus(by), slot);
         }
-        self.core.counters.reclaim.pswpout += nr;
         self.core.remove(file, entry);
         EvictOutcome::Freed
     }
@@ -288,8 +307,10 @@ impl Memory {
 
 impl Memory {
     pub(crate) fn reclaim_folios(&mut self, folios: Vec<FolioId>) {
+        self.core.pressure.is_advised = true;
         for id in self.examine_in_order(folios, Self::evict).kept {
             self.core.folios.putback(id);
         }
+        self.core.pressure.is_advised = false;
     }
 }

@@ -12,6 +12,7 @@
 //! once without counting as reclaimed.
 
 use super::EvictOutcome;
+use super::zswap::SwappedPages;
 use crate::folio::FolioId;
 use crate::memory::Memory;
 use crate::rules::anon::SplitZeroPages;
@@ -88,12 +89,12 @@ impl Memory {
 
     /// Writes a page that nothing maps: its slot is free again afterwards.
     fn write_unmapped(&mut self, pfn: Pfn) {
+        let content = self.core.folios.content(pfn);
         let Some(swap) = &mut self.core.pressure.swap else { return };
-        let Some(slot) = swap.alloc(Order::ZERO) else { return };
-        swap.give_back(slot);
-        // From 6.12 on, zero-filled pages are noted instead of written.
-        let is_written = self.rules.anon.split_zero_pages == SplitZeroPages::Kept
-            || self.core.folios.is_written(pfn);
-        self.core.counters.reclaim.pswpout += u64::from(is_written);
+        let Some(first) = swap.alloc(Order::ZERO) else { return };
+        swap.store(first, content, None);
+        let group = self.core.groups.current();
+        let _ = self.place_swapped(SwappedPages { first, nr: 1, group, index: None });
+        self.core.drop_unused_slots(first, 1);
     }
 }

@@ -77,7 +77,7 @@ impl Memory {
     ) -> u64 {
         let isolated = self.isolate_batch(group, list, nr_max);
         let is_all_dirty = self.are_dirty(&isolated.folios);
-        let nr_out = self.core.counters.reclaim.pswpout;
+        let nr_out = self.core.counters.reclaim.nr_paged_out();
         let Isolated { folios, nr_pages } = isolated;
         let Examined { kept, nr_freed } =
             self.examine_in_order(folios, |memory, id| memory.examine_inactive(id, list.kind));
@@ -85,7 +85,7 @@ impl Memory {
             self.put_back(group, id);
         }
         self.core.pressure.wants_flush |= is_all_dirty;
-        let nr_out = self.core.counters.reclaim.pswpout - nr_out;
+        let nr_out = self.core.counters.reclaim.nr_paged_out() - nr_out;
         let nr_rotated = match self.rules.reclaim.cost {
             CostRule::Writes | CostRule::WritesBounded => 0,
             CostRule::WritesAndRotations => nr_pages.saturating_sub(nr_freed),

@@ -252,6 +252,8 @@ pub enum PmdExclusive {
     EachPage,
     /// \[6.15+\] the first page decides all.
     FirstPage,
+    /// \[7.3\] the same; no page of the huge zero folio is exclusive (F.5.10).
+    FirstNormalPage,
 }
 
 /// G.3: how truncation and hole punch split a folio that they cut.

@@ -33,6 +33,12 @@ pub struct ReclaimRules {
     pub swap_device: SwapDevice,
     /// How pages return from a synchronous swap device.
     pub swap_in: SwapIn,
+    /// Whether a store to a cached page that was exclusive frees its slot.
+    #[serde(default)]
+    pub store_frees: StoreFrees,
+    /// What becomes of a folio that holds only zeroes.
+    #[serde(default)]
+    pub zero_pages: ZeroPages,
     /// When a freed slot counts as free.
     pub freed_slots: FreedSlots,
     /// `vm.dirty_background_ratio`: per cent of the dirty limit above which writeback starts.
@@ -188,6 +194,28 @@ pub enum SwapIn {
     Cached,
 }
 
+/// P.5.4: a store fault to a page in the swap cache of a device that is not synchronous.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum StoreFrees {
+    /// Frees the slot if nothing else refers to the folio.
+    #[default]
+    Alone,
+    /// \[7.2\] the same, but not if the page was exclusive: the store needs no copy anyway.
+    NotExclusive,
+}
+
+/// P.7.3: a folio that holds only zeroes and is swapped out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ZeroPages {
+    /// \[..6.11\] written like any other.
+    Written,
+    /// \[6.12+\] noted in a bitmap of the swap space; nothing is written or read.
+    #[default]
+    Noted,
+}
+
 /// P.5.6: slots without users. The model frees them immediately, whatever the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -214,6 +242,8 @@ impl ReclaimRules {
             cost: CostRule::WritesAndRotations,
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
+            store_frees: StoreFrees::Alone,
+            zero_pages: ZeroPages::Noted,
             freed_slots: FreedSlots::AtOnce,
             dirty_background_ratio: 10,
             compaction_proactiveness: 20,

@@ -233,7 +233,10 @@ impl Memory {
             return Err(Violation::I16 { what: "the swap cache" });
         }
         let is_sound = match &self.core.pressure.swap {
-            Some(swap) => swap.validate(&users),
+            Some(swap) => {
+                let is_used = |slot| swap.stored(slot).is_some();
+                swap.validate(&users) && self.core.pressure.zswap.validate(is_used)
+            }
             None => users.is_empty(),
         };
         if is_sound { Ok(()) } else { Err(Violation::I16 { what: "users of slots" }) }

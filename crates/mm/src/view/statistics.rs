@@ -202,14 +202,19 @@ impl Memory {
             let end = leaf.end_vpn().min(pages.end);
             let nr = end.0 - from.0;
             let first_decides = leaf.kind == LeafKind::Pmd
-                && self.rules.anon.pmd_exclusive == PmdExclusive::FirstPage;
+                && self.rules.anon.pmd_exclusive != PmdExclusive::EachPage;
             let first = self.counts_of(folio, leaf.pfn, by);
+            // F.5.6: without other references, this entry is the only mapping.
+            let is_only = leaf.kind == LeafKind::Pmd
+                && matches!(by, CountedBy::Kernel)
+                && folio.refs == self.core.pmd_refs(id);
             let mut at = 0;
             while at < nr {
                 let counts_at = |at| self.counts_of(folio, leaf.pfn_of(from.plus(at)), by);
                 let counts = counts_at(at);
                 let end = (at + 1..nr).find(|&next| counts_at(next) != counts).unwrap_or(nr);
-                smaps.add(folio, &Same { nr: end - at, counts, is_dirty }, page_bytes);
+                let added = if is_only { Counts { is_private: true, ..counts } } else { counts };
+                smaps.add(folio, &Same { nr: end - at, counts: added, is_dirty }, page_bytes);
                 let shown = if first_decides { first } else { counts };
                 if shown.is_private {
                     smaps.exclusive_bytes += (end - at) * page_bytes;

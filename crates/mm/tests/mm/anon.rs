@@ -18,3 +18,4 @@ mod swap;
 mod victims;
 mod whim;
 mod world;
+mod zswap;

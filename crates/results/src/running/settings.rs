@@ -30,12 +30,17 @@ const NAMES: [(&str, &str); 11] = [
     ("khugepaged.alloc_sleep_millisecs", "60000"),
 ];
 /// Settings with a rule that some kernels lack.
-const OPTIONAL: [&str; 3] =
-    ["thp.shrink_underused", "vm.dirty_background_ratio", "vm.compaction_proactiveness"];
+const OPTIONAL: [&str; 6] = [
+    "thp.shrink_underused",
+    "vm.dirty_background_ratio",
+    "vm.compaction_proactiveness",
+    "zswap.enabled",
+    "zswap.max_pool_percent",
+    "zswap.accept_threshold_percent",
+];
 /// Settings without a rule: the only value that the model has.
-const ASSUMED: [(&str, &str); 8] = [
+const ASSUMED: [(&str, &str); 7] = [
     ("ksm.run", "0"),
-    ("zswap.enabled", "N"),
     ("vm.dirty_background_bytes", "0"),
     ("vm.overcommit_memory", "0"),
     ("vm.page-cluster", "3"),
@@ -300,6 +305,8 @@ pub fn edit(setting: &str, value: &str) -> Option<String> {
         "thp.shrink_underused" => {
             format!("shrink-underused={}", if value == "0" { "off" } else { "on" })
         }
+        "zswap.enabled" => format!("zswap={}", if value == "Y" { "on" } else { "off" }),
+        "zswap.max_pool_percent" | "zswap.accept_threshold_percent" => format!("{setting}={value}"),
         "vm.dirty_background_ratio" => format!("reclaim.dirty_background_ratio={value}"),
         "vm.compaction_proactiveness" => format!("reclaim.compaction_proactiveness={value}"),
         "thp.shmem_enabled" => format!("shmem={}", value.replace('_', "-")),

@@ -22,6 +22,8 @@ impl Mark {
         let (now, then) = (&self.counters, &base.counters);
         let nr_written =
             |counters: &Counters| counters.reclaim.pswpout - counters.reclaim.nr_swpout_kswapd;
+        let nr_pooled =
+            |counters: &Counters| counters.reclaim.zswpout - counters.reclaim.nr_zswpout_kswapd;
         let set = now.nr_ptes_set + now.nr_pmds_set - then.nr_ptes_set - then.nr_pmds_set;
         let entries_forked = now.nr_forked - then.nr_forked;
         let allocated = |counters: &Counters| {
@@ -58,6 +60,8 @@ impl Mark {
                 pages_in: now.reclaim.pswpin - then.reclaim.pswpin,
                 waits: now.reclaim.nr_swap_waits - then.reclaim.nr_swap_waits,
                 pages_out: nr_written(now) - nr_written(then),
+                pooled_in: now.reclaim.zswpin - then.reclaim.zswpin,
+                pooled_out: nr_pooled(now) - nr_pooled(then),
                 page_bytes,
             },
             ..Events::default()
@@ -70,7 +74,8 @@ fn pressure(now: &ReclaimCounters, then: &ReclaimCounters) -> PressureEvents {
         |counters: &ReclaimCounters| counters.nr_evicted_file - counters.nr_evicted_kswapd;
     // Swapping and lazily freed pages have costs of their own, or none.
     let of_files = |counters: &ReclaimCounters| {
-        let swapped = counters.pswpout - counters.nr_swpout_kswapd;
+        let in_background = counters.nr_swpout_kswapd + counters.nr_zswpout_kswapd;
+        let swapped = counters.nr_paged_out().saturating_sub(in_background);
         counters.pgsteal_direct.saturating_sub(swapped + counters.pglazyfreed)
     };
     let kept =

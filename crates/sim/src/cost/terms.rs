@@ -190,20 +190,24 @@ impl<'a> Sum<'a> {
         }
     }
 
-    /// Adds swap: compression in memory, or waits for reads from a disk. Writes do not wait.
+    /// Adds swap: compression in memory (zram, zswap), and waits for reads from a disk. Writes do not
+    /// wait.
     fn swap(&mut self, swap: &SwapEvents) {
         let costs = self.costs;
         let mut one = |name: &str, cost: &Option<Quantity>, counted: Counted<'_>| {
             self.single(Cause::Swap, name, cost.as_ref(), counted);
         };
+        let (mut compressed_in, mut compressed_out) = (swap.pooled_in, swap.pooled_out);
         if swap.is_on_disk {
             let bytes = swap.pages_in.saturating_mul(swap.page_bytes);
             one("storage_latency", &costs.storage_latency, nr(swap.waits, "reads from swap space"));
             one("storage_rate", &costs.storage_rate, nr(bytes, "bytes from swap space"));
         } else {
-            one("swap_in", &costs.swap_in, nr(swap.pages_in, "pages from swap space"));
-            one("swap_out", &costs.swap_out, nr(swap.pages_out, "pages written to swap space"));
+            compressed_in += swap.pages_in;
+            compressed_out += swap.pages_out;
         }
+        one("swap_in", &costs.swap_in, nr(compressed_in, "pages from compressed memory"));
+        one("swap_out", &costs.swap_out, nr(compressed_out, "pages to compressed memory"));
     }
 
     fn name_timing(&mut self) {

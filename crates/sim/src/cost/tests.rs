@@ -127,6 +127,7 @@ fn swap_space_costs_by_the_page_in_memory_and_by_the_read_on_a_disk() {
         waits: 2,
         pages_out: 5,
         page_bytes: 4096,
+        ..SwapEvents::default()
     };
     let of = |swap, costs: &Costs| {
         let estimate = Estimate::new(&Events { swap, ..events() }, costs, Walks::Native);
@@ -141,6 +142,8 @@ fn swap_space_costs_by_the_page_in_memory_and_by_the_read_on_a_disk() {
     assert_eq!(of(swap(false), &priced).0, Some(8 * 2_000 + 5 * 3_000));
     // Two latencies, and 32 KiB at 1 GB/s. The program does not wait for writes.
     assert_eq!(of(swap(true), &priced).0, Some(2 * 80_000 + 8 * 4096));
+    let pooled = SwapEvents { pooled_in: 3, pooled_out: 4, ..swap(true) };
+    assert_eq!(of(pooled, &priced).0, Some(2 * 80_000 + 8 * 4096 + 3 * 2_000 + 4 * 3_000));
     let (ns, _, not_known) = of(swap(false), &costs());
     assert_eq!(ns, None);
     assert!(not_known.contains("costs.swap_in") && not_known.contains("costs.swap_out"));

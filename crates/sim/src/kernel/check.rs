@@ -4,6 +4,7 @@ use largefolio_mm::rules::anon::{ProgramThp, SizeMode, ThpDisable};
 use largefolio_mm::rules::collapse::SLEEP_MS_MAX;
 use largefolio_mm::rules::shmem::ShmemSizeMode;
 use largefolio_mm::rules::sizes::size_name;
+use largefolio_mm::rules::zswap::ZswapRules;
 use largefolio_mm::rules::{Exec, Rules, StartOrder};
 
 use crate::size::parse_bytes;
@@ -33,6 +34,7 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
             return Err(format!("order.{name} = {bytes}: expected 0 or a power of two"));
         }
     }
+    check_zswap(&rules.zswap)?;
     if rules.anon.program == ProgramThp::Advised && rules.anon.thp_disable == ThpDisable::All {
         return Err(
             "off or inherit: before Linux 6.18, a program cannot limit its large folios to \
@@ -77,6 +79,25 @@ pub(super) fn check(rules: &Rules) -> Result<(), String> {
         if value > limit_bytes {
             return Err(format!("{name} = {value}: expected at most {}", size_name(limit_bytes)));
         }
+    }
+    Ok(())
+}
+
+fn check_zswap(zswap: &ZswapRules) -> Result<(), String> {
+    for (name, percent) in [
+        ("max_pool_percent", zswap.max_pool_percent),
+        ("accept_threshold_percent", zswap.accept_threshold_percent),
+        ("incompressible_percent", zswap.incompressible_percent),
+    ] {
+        if percent > 100 {
+            return Err(format!("zswap.{name} = {percent}: expected at most 100"));
+        }
+    }
+    if zswap.ratio_percent < 100 {
+        let ratio = zswap.ratio_percent;
+        return Err(format!(
+            "zswap.ratio_percent = {ratio}: expected at least 100, no compression"
+        ));
     }
     Ok(())
 }

@@ -165,7 +165,7 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
 
 /// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 9] = [
+    const MERGED: [&str; 10] = [
         "readahead",
         "fault",
         "filesystems",
@@ -175,6 +175,7 @@ fn merge(base: &mut Table, over: Table) {
         "reclaim",
         "shmem",
         "sizes",
+        "zswap",
     ];
     for (key, value) in over {
         match (base.get_mut(&key), value) {

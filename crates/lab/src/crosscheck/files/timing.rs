@@ -14,6 +14,9 @@ use largefolio_mm::units::PageIndex;
 /// Maximum number of I/O waits taken from a recording; more point to another difference.
 pub(super) const NR_WAITS_MAX: usize = 16;
 
+/// Maximum number of requests that are complete early, by the same argument. A fault issues few.
+const NR_EARLY_MAX: u32 = 64;
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct IoTiming {
     /// Steps whose touched page was still being read.
@@ -33,7 +36,7 @@ impl IoTiming {
         }
         for (&step, &nr_requests) in &other.early {
             let known = self.early.entry(step).or_default();
-            is_new |= *known < nr_requests;
+            is_new |= *known < nr_requests && nr_requests <= NR_EARLY_MAX;
             *known = nr_requests.max(*known);
         }
         for (&step, &page) in &other.late {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::rules::reclaim::FreedSlots;
+use largefolio_mm::rules::zswap::ZswapLoad;
 use rayon::prelude::*;
 
 use super::limit::SwapNumbers;
@@ -18,6 +19,7 @@ use super::run::{ProgramRun, Programs, StepResult};
 use super::shmem::CachedFolio;
 use super::statistics::{AllAreas, AreaNumbers, MachineKib, Recorded};
 use super::world::{MappedPage, PageState, PoolState, World};
+use super::zswap::ZswapNumbers;
 use crate::crosscheck::difference::{Aspect, Location};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
@@ -52,6 +54,9 @@ struct ProgramComparison<'a> {
     /// Cached folios of the own file, if it is in memory, from the kernel.
     folios: Vec<CachedFolio>,
     swap: SwapNumbers,
+    /// `None` on a machine without zswap.
+    zswap: Option<ZswapNumbers>,
+    hides_pooled: bool,
     /// Freed slots count as used until their batch is released.
     hides_freed: bool,
     hides_pmds: bool,
@@ -82,6 +87,8 @@ impl<'a> ProgramComparison<'a> {
             nr_huge: None,
             folios: Vec::new(),
             swap: SwapNumbers::default(),
+            zswap: recording.body.zswap.map(|_| ZswapNumbers::default()),
+            hides_pooled: kernel.rules.zswap.load == ZswapLoad::Kept,
             hides_freed: kernel.rules.reclaim.freed_slots == FreedSlots::Batched,
             hides_pmds: recording.body.hides_pmds,
             recorded: recording.body.recorded,
@@ -103,7 +110,9 @@ impl<'a> ProgramComparison<'a> {
                 reads && has_met_read(result) || has_met_flush(result, nr_cached.is_some());
             self.step(step, result, model_error);
             self.verdict.nr_steps += 1;
-            if !self.verdict.is_equal() && (is_met || reads && self.is_fault_around(step)) {
+            let is_shrunk = self.replay.is_pool_shrunk() && self.swap.nr_out > 0;
+            let is_timed = is_met || reads && self.is_fault_around(step) || is_shrunk;
+            if !self.verdict.is_equal() && is_timed {
                 // Timing decided the step, because a read or a write was in flight. Stop comparing.
                 self.verdict.differences.clear();
                 self.verdict.nr_in_flight += 1;
@@ -134,6 +143,7 @@ impl<'a> ProgramComparison<'a> {
         self.pool(step);
         self.scanned(step, result);
         self.swapped(step, result);
+        self.zswapped(step, result);
         let compared = ComparedPages {
             hides_pmds: self.hides_pmds,
             has_nodes: self.run.program.nodes.is_some(),
@@ -210,7 +220,7 @@ impl<'a> ProgramComparison<'a> {
     fn compare_results(&mut self, step: &ProcessStep, result: &StepResult, model: Option<u32>) {
         let kernel = result.error;
         let is_equal = match step.op {
-            ProcessOp::Collapse(_) => kernel == model,
+            ProcessOp::Collapse(_) | ProcessOp::CollapseTo(..) => kernel == model,
             _ => kernel.is_some() == model.is_some(),
         };
         if !is_equal {
@@ -313,6 +323,21 @@ impl<'a> ProgramComparison<'a> {
         if kernel != model {
             let at = Location::page(step.slot, 0);
             self.verdict.differ(Aspect::Swap, at, kernel.to_string(), model.to_string());
+        }
+    }
+
+    fn zswapped(&mut self, step: &ProcessStep, result: &StepResult) {
+        let Some(before) = self.zswap else { return };
+        let kernel = result.zswap.unwrap_or(before.still());
+        self.zswap = Some(kernel);
+        let model = self.replay.zswap_numbers();
+        self.verdict.count(Aspect::Zswap, kernel.nr_in + kernel.nr_out + kernel.nr_back);
+        // Up to 6.1, the pages of freed slots stay in the pool until the slots' batch is released.
+        let nr_stored = if self.hides_pooled { kernel.nr_stored } else { model.nr_stored };
+        let model = ZswapNumbers { nr_stored, ..model };
+        if kernel != model {
+            let at = Location::page(step.slot, 0);
+            self.verdict.differ(Aspect::Zswap, at, kernel.to_string(), model.to_string());
         }
     }
 

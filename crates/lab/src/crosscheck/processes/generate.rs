@@ -12,6 +12,7 @@ mod locked;
 mod nodes;
 mod shmem;
 mod swap;
+mod zswap;
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::units::{Order, PageSize};
@@ -33,14 +34,26 @@ pub enum Topic {
     /// `MADV_COLLAPSE` of a file on disk, with writers.
     Disk,
     DiskKhugepaged,
+    /// The same as `Disk`, with collapse to any size.
+    DiskSizes,
     /// Shared memory in large folios.
     Shmem,
     Hugetlb,
     Swap,
+    Zswap(ZswapTopic),
     /// mlock, with fork, copy-on-write, collapse and pins.
     Locked,
     /// Memory policies, and pages that move between nodes.
     Nodes,
+}
+
+/// Programs on kernels with zswap.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ZswapTopic {
+    /// Pages of all kinds, in a cgroup without limits.
+    Pages,
+    /// Pages that compress alike, in a cgroup that limits zswap.
+    Groups,
 }
 
 impl Topic {
@@ -54,7 +67,7 @@ impl Topic {
         let pmd = page.pmd_order();
         if self == Self::Hugetlb {
             hugetlb::WINDOW_PAGES
-        } else if self == Self::Swap && highest < pmd {
+        } else if matches!(self, Self::Swap | Self::Zswap(_)) && highest < pmd {
             swap::WINDOW_PAGES
         } else if self == Self::Collapse && pmd.nr_pages() == NR_PAGES_MAX {
             // 64K pages: one 512M PMD range fills the window.
@@ -71,7 +84,12 @@ impl Topic {
     const fn has_own_file(self) -> bool {
         matches!(
             self,
-            Self::Collapse | Self::Khugepaged | Self::Disk | Self::DiskKhugepaged | Self::Shmem
+            Self::Collapse
+                | Self::Khugepaged
+                | Self::Disk
+                | Self::DiskKhugepaged
+                | Self::DiskSizes
+                | Self::Shmem
         )
     }
 
@@ -80,7 +98,7 @@ impl Topic {
     }
 
     const fn is_on_disk(self) -> bool {
-        matches!(self, Self::Disk | Self::DiskKhugepaged)
+        matches!(self, Self::Disk | Self::DiskKhugepaged | Self::DiskSizes)
     }
 }
 
@@ -114,8 +132,10 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
     let mut generator = Generator::new(seed, options);
     match options.topic {
         Topic::Khugepaged => generator.map_first_blocks(),
-        topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.map_first_of_disk(topic),
-        Topic::Swap => generator.map_first_to_swap(),
+        topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
+            generator.map_first_of_disk(topic);
+        }
+        Topic::Swap | Topic::Zswap(_) => generator.map_first_to_swap(),
         Topic::Shmem => generator.map_first_of_shmem(),
         Topic::Cow | Topic::Locked | Topic::Nodes | Topic::Collapse | Topic::Hugetlb => {
             generator.map_first_areas();
@@ -129,9 +149,12 @@ pub fn generate(seed: u64, options: &ProgramOptions) -> ProcessProgram {
             Topic::Collapse => generator.collapse_step(),
             Topic::Hugetlb => generator.huge_step(),
             Topic::Swap => generator.swap_step(),
+            Topic::Zswap(zswap) => generator.zswap_step(zswap),
             Topic::Shmem => generator.shmem_step(),
             Topic::Khugepaged => generator.khugepaged_step(),
-            topic @ (Topic::Disk | Topic::DiskKhugepaged) => generator.disk_step(topic),
+            topic @ (Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) => {
+                generator.disk_step(topic);
+            }
         }
     }
     generator.program
@@ -170,6 +193,10 @@ impl Generator {
         let khugepaged = topic.is_scanned().then(|| khugepaged::limits(&mut rng, pmd));
         let is_limited = *topic == Topic::Swap;
         let limit = is_limited.then(|| swap::limit(&mut rng, *page, nr_pages));
+        let (limit, zswap) = match topic {
+            Topic::Zswap(topic) => (Some(zswap::LIMIT), zswap::limits(&mut rng, *topic)),
+            _ => (limit, None),
+        };
         let shmem = (*topic == Topic::Shmem).then(|| shmem::settings(&mut rng, *page));
         let nodes = (*topic == Topic::Nodes).then_some(nodes::NR_NODES);
         let program = ProcessProgram {
@@ -180,6 +207,7 @@ impl Generator {
             huge,
             khugepaged,
             limit,
+            zswap,
             shmem,
             nodes,
             steps: Vec::new(),

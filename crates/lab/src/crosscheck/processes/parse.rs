@@ -8,6 +8,7 @@ use super::run::{MapcountChange, PageChange, ProgramRun, Programs, StepResult};
 use super::shmem::CachedFolio;
 use super::statistics::{Area, MachineKib, Recorded, SlotAreas};
 use super::world::{MappedPage, PageState, PoolState};
+use super::zswap::{ZswapMachine, ZswapNumbers};
 use crate::crosscheck::recording::{RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, number_to, reason, unknown};
 
@@ -24,6 +25,7 @@ impl RecordingBody for Programs {
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
         self.lists = lists_of(pairs.get("lru"))?;
+        self.zswap = ZswapMachine::of(pairs)?;
         self.recorded = Recorded::of(pairs.get("statistics"))?;
         Ok(())
     }
@@ -79,6 +81,7 @@ impl StepResult {
                 });
             }
             ["w", ref numbers @ ..] => self.swap = Some(SwapNumbers::of(numbers)?),
+            ["z", ref numbers @ ..] => self.zswap = Some(ZswapNumbers::of(numbers)?),
             ["m", label, nr] => {
                 let label = number_to(NR_LABELS_MAX - 1, label)?;
                 self.counts.push((label, number_to(u32::MAX.into(), nr)? as u32));

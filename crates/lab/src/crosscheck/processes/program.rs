@@ -19,8 +19,9 @@
 use std::fmt;
 
 use largefolio_mm::map::Madvice;
+use largefolio_mm::mapping::tree;
 use largefolio_mm::mempolicy::MemPolicy;
-use largefolio_mm::units::NodeId;
+use largefolio_mm::units::{NodeId, Order};
 use largefolio_mm::vma::{Lock, Prot, Sharing};
 
 use super::huge::{HugeMapping, HugePages, Trim};
@@ -29,6 +30,7 @@ use super::limit::Limit;
 use super::nodes::{Binding, MoveTo, ends_of, node_of, nodes_of, policy_of, policy_text};
 use super::range::{NR_PAGES_MAX, PageRange, SIZE_KIB_MAX, slot_of};
 use super::shmem::ShmemSettings;
+use super::zswap::{Stuffing, ZswapLimits};
 use crate::crosscheck::text::{Pairs, ParseError, Parsed, each_line, number, number_to, unknown};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,6 +44,7 @@ pub struct ProcessProgram {
     pub huge: Option<HugePages>,
     pub(super) khugepaged: Option<ScanLimits>,
     pub(super) limit: Option<Limit>,
+    pub(super) zswap: Option<ZswapLimits>,
     pub(super) shmem: Option<ShmemSettings>,
     /// Nodes of the machine; pages are compared with theirs.
     pub(super) nodes: Option<u64>,
@@ -105,6 +108,8 @@ pub(super) enum ProcessOp {
     Cold(PageRange),
     Pageout(PageRange),
     Collapse(PageRange),
+    /// `MADV_COLLAPSE_TO` this order (`kernel/text_collapse/ABI`).
+    CollapseTo(PageRange, Order),
     /// `FALLOC_FL_PUNCH_HOLE` for these pages of the program's own file.
     Punch(PageRange),
     /// Makes a pipe refer to a page (`vmsplice`).
@@ -145,6 +150,10 @@ pub(super) enum ProcessOp {
     Move(PageRange, MoveTo),
     /// `migrate_pages` from one node to another.
     Migrate([NodeId; 2]),
+    /// Stores to every byte of each page.
+    Stuff(PageRange, Stuffing),
+    /// Switches zswap on or off.
+    Zswap(bool),
     Scan,
     /// Clears the accessed bits of the process (`clear_refs`). Nothing is read until the next scan.
     Idle,
@@ -305,6 +314,7 @@ impl fmt::Display for ProcessOp {
             Self::Cold(pages) => write!(f, "cold {pages}"),
             Self::Pageout(pages) => write!(f, "pageout {pages}"),
             Self::Collapse(pages) => write!(f, "collapse {pages}"),
+            Self::CollapseTo(pages, order) => write!(f, "collapse {pages} {}", order.get()),
             Self::Punch(pages) => write!(f, "punch {pages}"),
             Self::Pin(page) => write!(f, "pin {page}"),
             Self::Unpin => write!(f, "unpin"),
@@ -333,6 +343,8 @@ impl fmt::Display for ProcessOp {
             Self::Bind(pages, binding) => write!(f, "bind {pages} {}", binding.text()),
             Self::Move(pages, to) => write!(f, "move {pages} {}", to.text()),
             Self::Migrate([from, to]) => write!(f, "migrate n{}{}", from.0, to.0),
+            Self::Stuff(pages, stuffing) => write!(f, "stuff {pages} {}", stuffing.letter()),
+            Self::Zswap(is_on) => write!(f, "zswap {}", u8::from(is_on)),
             Self::Scan => write!(f, "scan"),
             Self::Idle => write!(f, "idle"),
         }
@@ -358,6 +370,9 @@ impl fmt::Display for ProcessProgram {
         }
         if let Some(limit) = self.limit {
             write!(f, " {limit}")?;
+        }
+        if let Some(zswap) = self.zswap {
+            write!(f, " {zswap}")?;
         }
         if let Some(nr) = self.nodes {
             write!(f, " nodes={nr}")?;
@@ -385,6 +400,7 @@ impl ProcessStep {
             ("close", _) => ProcessOp::Close,
             ("sync", _) => ProcessOp::Sync,
             ("size", [pages, ..]) => ProcessOp::Size(number_to(NR_PAGES_MAX, pages)?),
+            ("zswap", [is_on, ..]) => ProcessOp::Zswap(number_to(1, is_on)? == 1),
             ("pin", [page, ..]) => ProcessOp::Pin(number_to(NR_PAGES_MAX - 1, page)?),
             (_, [first, nr, rest @ ..]) if nr.starts_with(|first: char| first.is_ascii_digit()) => {
                 ProcessOp::of(name, PageRange::of(first, nr)?, rest)?
@@ -421,12 +437,16 @@ impl ProcessOp {
             }
             "read" => Self::Read(pages),
             "write" => Self::Write(pages),
+            "stuff" => Self::Stuff(pages, Stuffing::of(how)?),
             "unmap" => Self::Unmap(pages),
             "drop" => Self::Drop(pages),
             "free" => Self::Free(pages),
             "cold" => Self::Cold(pages),
             "pageout" => Self::Pageout(pages),
-            "collapse" => Self::Collapse(pages),
+            "collapse" => match rest.first() {
+                Some(word) => Self::CollapseTo(pages, order_of(word)?),
+                None => Self::Collapse(pages),
+            },
             "punch" => Self::Punch(pages),
             "bind" => Self::Bind(pages, Binding::of(how)?),
             "move" => Self::Move(pages, MoveTo::of(how)?),
@@ -446,17 +466,24 @@ impl ProcessOp {
     }
 }
 
+fn order_of(word: &str) -> Parsed<Order> {
+    let order = number_to(tree::MAX_ORDER.get().into(), word)?;
+    u8::try_from(order).map(Order::new).map_err(|_| format!("{word} is not an order"))
+}
+
 impl ProcessProgram {
     pub(super) fn of(fields: &[&str]) -> Parsed<Self> {
         let ["program", seed, pages, sizes, rest @ ..] = fields else { return unknown(fields) };
         let limits = |word: &&str| word.strip_prefix("khugepaged=").map(ScanLimits::of);
         let khugepaged = rest.iter().find_map(limits).transpose()?;
         let limit = rest.iter().find_map(|word| Limit::of(word)).transpose()?;
+        let zswap = rest.iter().find_map(|word| ZswapLimits::of(word)).transpose()?;
         let shmem = rest.iter().find_map(|word| ShmemSettings::of(word)).transpose()?;
         let nodes = rest.iter().find_map(|word| nodes_of(word)).transpose()?;
         let is_own = |word: &&str| {
             limits(word).is_none()
                 && Limit::of(word).is_none()
+                && ZswapLimits::of(word).is_none()
                 && ShmemSettings::of(word).is_none()
                 && nodes_of(word).is_none()
         };
@@ -474,19 +501,9 @@ impl ProcessProgram {
             },
             _ => return unknown(fields),
         };
-        let (seed, steps) = (number(seed)?, Vec::new());
-        Ok(Self {
-            seed,
-            nr_pages,
-            sizes_kib,
-            own_file,
-            huge,
-            khugepaged,
-            limit,
-            shmem,
-            nodes,
-            steps,
-        })
+        let seed = number(seed)?;
+        let named = Self { seed, nr_pages, sizes_kib, ..Self::default() };
+        Ok(Self { own_file, huge, khugepaged, limit, zswap, shmem, nodes, ..named })
     }
 
     /// Whether it sets the folio sizes of shared memory.

@@ -16,10 +16,11 @@ use largefolio_mm::numa::BoundPages;
 use largefolio_mm::pgtable::{Leaf, PteFlags};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
+use largefolio_mm::rules::Rules;
 use largefolio_mm::rules::anon::SizeMode;
 use largefolio_mm::rules::reclaim::LruRule;
 use largefolio_mm::rules::shmem::ShmemEnabled;
-use largefolio_mm::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, Vaddr, Vpn};
+use largefolio_mm::units::{AddrRange, ByteRange, GroupId, MappingId, MmId, Order, Vaddr, Vpn};
 use largefolio_mm::validate::Violation;
 use largefolio_mm::vma::{Lock, OpenId, Prot, Purpose, Sharing};
 
@@ -33,6 +34,7 @@ use super::program::{
 };
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
+use super::zswap::{Stuffing, ZswapMachine, ZswapNumbers};
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use largefolio_sim::kernel::Kernel;
 
@@ -68,6 +70,7 @@ pub(super) struct ProgramReplay {
     scan: Option<Scan>,
     group: Option<GroupId>,
     swapped: SwapNumbers,
+    zswapped: ZswapNumbers,
     huge: Option<HugePages>,
     unit_bytes: u64,
     has_nodes: bool,
@@ -116,6 +119,7 @@ impl ProgramReplay {
         if !program.sizes_kib.contains(&pmd_kib) {
             rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
         }
+        set_zswap(&mut rules, program, recording.body.zswap);
         rules.io_bytes = DISK_IO_BYTES;
         if let Some(shmem) = &program.shmem {
             shmem.apply(&mut rules);
@@ -126,7 +130,9 @@ impl ProgramReplay {
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);
-        let ram_bytes = RAM_BYTES + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
+        let own_bytes = recording.body.zswap.map(|machine| machine.ram_bytes(rules.page));
+        let ram_bytes =
+            own_bytes.unwrap_or(RAM_BYTES) + huge.map_or(0, |huge| huge.nr_pages() * unit_bytes);
         let ram = Ram::try_new(rules.page, ram_bytes);
         let ram = ram.ok_or(MemoryError::NoRoom { bytes: ram_bytes })?;
         let pool = |huge: HugePages| HugePool {
@@ -170,6 +176,7 @@ impl ProgramReplay {
             scan,
             group,
             swapped: SwapNumbers::default(),
+            zswapped: ZswapNumbers::default(),
             huge,
             unit_bytes,
             has_nodes: program.nodes.is_some(),
@@ -197,6 +204,11 @@ impl ProgramReplay {
             ProcessOp::MapHuge(..) | ProcessOp::Trim(..) => Err(EINVAL),
             ProcessOp::Read(range) => self.read(mm, range),
             ProcessOp::Write(range) => self.write(mm, range),
+            ProcessOp::Stuff(range, stuffing) => self.stuff(mm, range, stuffing),
+            ProcessOp::Zswap(is_on) => {
+                self.switch_zswap(is_on);
+                Ok(())
+            }
             ProcessOp::Share(range, from, how) => self.share(mm, range, from, how),
             ProcessOp::Load(_)
             | ProcessOp::Open
@@ -205,10 +217,8 @@ impl ProgramReplay {
             | ProcessOp::Sync => self.call(step),
             ProcessOp::Cold(range) => self.advise(mm, range, Madvice::Cold),
             ProcessOp::Pageout(range) => self.advise(mm, range, Madvice::Pageout),
-            ProcessOp::Collapse(range) => {
-                let (at, len) = self.bytes(range);
-                self.memory.madvise_collapse(mm, at, len).map_err(|error| errno(error.errno))
-            }
+            ProcessOp::Collapse(range) => self.collapse(mm, range, None),
+            ProcessOp::CollapseTo(range, order) => self.collapse(mm, range, Some(order)),
             ProcessOp::Punch(_)
             | ProcessOp::Fill(..)
             | ProcessOp::Size(_)
@@ -235,9 +245,7 @@ impl ProgramReplay {
                 Ok(())
             }
             ProcessOp::Exit => {
-                self.memory.exit(mm);
-                self.slots[step.slot] = None;
-                self.close_writer(step.slot);
+                self.exit(mm, step.slot);
                 Ok(())
             }
             ProcessOp::Remap(range, to) => self.remap(mm, range, to),
@@ -276,6 +284,16 @@ impl ProgramReplay {
             _ => unreachable!("handled by step"),
         };
         done.map_err(|_| EINVAL)
+    }
+
+    /// Collapses to this order, or to the PMD order.
+    fn collapse(&mut self, mm: MmId, range: PageRange, to: Option<Order>) -> Result<(), u32> {
+        let (at, len) = self.bytes(range);
+        let done = match to {
+            None => self.memory.madvise_collapse(mm, at, len),
+            Some(order) => self.memory.madvise_collapse_to(mm, at, len, order),
+        };
+        done.map_err(|error| errno(error.errno))
     }
 
     fn remap(&mut self, mm: MmId, range: PageRange, to: u64) -> Result<(), u32> {
@@ -424,6 +442,26 @@ impl ProgramReplay {
         Ok(())
     }
 
+    fn exit(&mut self, mm: MmId, slot: usize) {
+        self.memory.exit(mm);
+        self.slots[slot] = None;
+        self.close_writer(slot);
+    }
+
+    fn switch_zswap(&mut self, is_on: bool) {
+        self.memory.change_rules(|rules| rules.zswap.enabled = is_on);
+    }
+
+    fn stuff(&mut self, mm: MmId, range: PageRange, stuffing: Stuffing) -> Result<(), u32> {
+        for (value, page) in self.values().zip(range.first..range.end()) {
+            let at = self.addr(page);
+            let bytes = stuffing.page(value, self.memory.rules().page);
+            self.memory.store(mm, at, &bytes).map_err(|_| EFAULT)?;
+            self.memory.set_content(mm, at, stuffing.content());
+        }
+        Ok(())
+    }
+
     fn share(&mut self, mm: MmId, range: PageRange, from: u64, how: OwnMapping) -> Result<(), u32> {
         let own = self.own.ok_or(EINVAL)?;
         let (_, len) = self.bytes(range);
@@ -539,6 +577,16 @@ impl ProgramReplay {
 
     pub(super) fn validate(&self) -> Result<(), Violation> {
         self.memory.validate()
+    }
+}
+
+fn set_zswap(rules: &mut Rules, program: &ProcessProgram, machine: Option<ZswapMachine>) {
+    let Some(machine) = machine else { return };
+    machine.apply(rules);
+    // The machines for programs without such limits do not charge for kernel memory.
+    rules.zswap.charged = program.zswap.is_some();
+    if let Some(limits) = program.zswap {
+        limits.apply(rules);
     }
 }
 

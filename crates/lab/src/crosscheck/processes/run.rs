@@ -9,6 +9,7 @@ use super::range::PageRange;
 use super::shmem::CachedFolio;
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
 use super::world::{PageState, PoolState, World};
+use super::zswap::{ZswapMachine, ZswapNumbers};
 
 /// The output of one run of `probe/cow.c`: programs, in order.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +17,8 @@ pub struct Programs {
     /// The kernel does not show which pages a PMD entry maps (before 6.7).
     pub(super) hides_pmds: bool,
     pub(super) lists: Option<LruRule>,
+    /// A machine with zswap.
+    pub(super) zswap: Option<ZswapMachine>,
     pub(super) recorded: Recorded,
     pub runs: Vec<ProgramRun>,
 }
@@ -46,6 +49,7 @@ pub(super) struct StepResult {
     pub(super) folios: Option<Vec<CachedFolio>>,
     pub(super) pool: Option<PoolState>,
     pub(super) swap: Option<SwapNumbers>,
+    pub(super) zswap: Option<ZswapNumbers>,
     pub(super) counts: Vec<(u64, u32)>,
     pub(super) mapcounts: Vec<MapcountChange>,
     pub(super) areas: Vec<SlotAreas>,

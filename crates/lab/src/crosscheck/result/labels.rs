@@ -43,12 +43,14 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::Content => "contents",
         Aspect::Cached => "pages cached",
         Aspect::Swap => "swap space",
+        Aspect::Zswap => "zswap",
         Aspect::Scan => "blocks that khugepaged scanned",
         Aspect::Sharing => "shared pages",
         Aspect::Mapcount => "map counts",
         Aspect::Pool => "numbers of the pool",
         Aspect::Smaps => "smaps",
         Aspect::Machine => "mapped pages on the machine",
+        Aspect::Clearing => "steps of clearing",
         Aspect::Invariant => "invariants",
     }
 }

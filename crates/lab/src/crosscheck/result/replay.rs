@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 
+use crate::crosscheck::clears::Clears;
 use crate::crosscheck::files::FileSteps;
 use crate::crosscheck::processes::{ProgramRun, Programs};
 use crate::crosscheck::recording::RecordingHeader;
@@ -84,6 +85,10 @@ impl ReplayRequest {
                 let rows = one.body.runs.iter().zip(verdicts);
                 Ok(rows.map(|(run, verdict)| row_of_program(one, run, verdict)).collect())
             }
+            AnyRecording::Clears(one) => {
+                let verdict = one.check(self.rules(&one.header)?.as_deref())?;
+                Ok(vec![row_of_clears(one, verdict)])
+            }
         }
     }
 
@@ -111,6 +116,7 @@ fn name_of(recording: &AnyRecording) -> &str {
     match recording {
         AnyRecording::Files(one) => &one.name,
         AnyRecording::Processes(one) => &one.name,
+        AnyRecording::Clears(one) => &one.name,
     }
 }
 
@@ -126,6 +132,18 @@ fn row_of(recording: &Recording<FileSteps>, verdict: Verdict) -> CrosscheckRow {
     let mut row =
         CrosscheckRow { window_kb: recording.window_kb(), ..row_named(name, &recording.header) };
     row.take(verdict);
+    row
+}
+
+/// A recording that does not end is not judged.
+fn row_of_clears(recording: &Recording<Clears>, verdict: Verdict) -> CrosscheckRow {
+    let mut row = row_named(recording.name.clone(), &recording.header);
+    row.take(verdict);
+    if !recording.body.is_complete {
+        let reason = "the recorder did not end".to_owned();
+        (row.outcome, row.reason) = (CrosscheckOutcome::Failed, Some(reason));
+        row.differences.clear();
+    }
     row
 }
 

@@ -5,7 +5,9 @@ use std::path::PathBuf;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use largefolio_lab::crosscheck::processes::{ProcessProgram, ProgramOptions, Topic, generate};
+use largefolio_lab::crosscheck::processes::{
+    ProcessProgram, ProgramOptions, Topic, ZswapTopic, generate,
+};
 use largefolio_lab::crosscheck::record::Facts;
 use largefolio_lab::crosscheck::record::cow::{CowRecorder, Sets};
 use largefolio_lab::crosscheck::record::pool::PoolNeed;
@@ -56,8 +58,13 @@ pub(super) struct CowArgs {
     /// Run the programs in a memory-limited cgroup with swap (to make recordings)
     #[arg(long, requires = "print", conflicts_with_all = ["hugetlb", "from"])]
     swap: bool,
+    /// Run the programs on a kernel with zswap (to make recordings); `groups`: in a cgroup that
+    /// limits zswap
+    #[arg(long, value_name = "pages|groups", num_args = 0..=1, default_missing_value = "pages",
+        value_parser = zswap, requires = "print", conflicts_with_all = ["hugetlb", "swap", "from"])]
+    zswap: Option<ZswapTopic>,
     /// Also lock memory (mlock, mlockall), collapse it, and refer to its pages through a pipe
-    #[arg(long, conflicts_with_all = ["hugetlb", "swap", "from"])]
+    #[arg(long, conflicts_with_all = ["hugetlb", "swap", "zswap", "from"])]
     locked: bool,
     #[command(flatten)]
     programs: ProgramsArgs,
@@ -95,6 +102,9 @@ pub(super) struct CollapseArgs {
     /// Run programs that share a file on a disk with writers (to make recordings)
     #[arg(long, requires = "print", conflicts_with = "from")]
     disk: bool,
+    /// Also collapse files to sizes below the PMD size, as only kernels with `text_collapse` can
+    #[arg(long, requires = "disk", conflicts_with = "khugepaged")]
+    any_size: bool,
 }
 
 /// Check shared memory in large folios against the running kernel
@@ -192,11 +202,12 @@ pub(crate) struct CowPlan {
 
 impl CowArgs {
     pub(super) fn plan(self, command_line: Vec<String>) -> Result<CowPlan> {
-        let topic = match (self.hugetlb, self.swap) {
+        let topic = match (self.hugetlb, self.zswap) {
             (Some(_), _) => Topic::Hugetlb,
-            (None, true) => Topic::Swap,
-            (None, false) if self.locked => Topic::Locked,
-            (None, false) => Topic::Cow,
+            (None, Some(zswap)) => Topic::Zswap(zswap),
+            (None, None) if self.swap => Topic::Swap,
+            (None, None) if self.locked => Topic::Locked,
+            (None, None) => Topic::Cow,
         };
         let mut programs = self.programs;
         programs.sizes.extend(self.hugetlb);
@@ -209,6 +220,7 @@ impl CollapseArgs {
         let topic = match (self.disk, self.khugepaged) {
             (false, false) => Topic::Collapse,
             (false, true) => Topic::Khugepaged,
+            (true, false) if self.any_size => Topic::DiskSizes,
             (true, false) => Topic::Disk,
             (true, true) => Topic::DiskKhugepaged,
         };
@@ -317,7 +329,10 @@ impl ProgramsArgs {
             return self.huge_set(page);
         }
         let fits = |order: Order| topic.fits(page, order);
-        let has_small = matches!(topic, Topic::Cow | Topic::Locked | Topic::Nodes | Topic::Swap);
+        let has_small = matches!(
+            topic,
+            Topic::Cow | Topic::Locked | Topic::Nodes | Topic::Swap | Topic::Zswap(_)
+        );
         if !has_small && !fits(pmd) {
             bail!(
                 "with base pages of {}K, a PMD entry maps {}M, which is more than the programs in \
@@ -337,7 +352,7 @@ impl ProgramsArgs {
                 return Ok(vec![vec![pmd], vec![order(4), pmd], all]);
             }
             // The controls for anonymous memory do not apply to files.
-            if matches!(topic, Topic::Disk | Topic::DiskKhugepaged) {
+            if matches!(topic, Topic::Disk | Topic::DiskKhugepaged | Topic::DiskSizes) {
                 return Ok(vec![vec![pmd]]);
             }
             if topic == Topic::Shmem {
@@ -386,6 +401,14 @@ fn page_size(bytes: u64) -> PageSize {
         4 => PageSize::K4,
         16 => PageSize::K16,
         _ => PageSize::K64,
+    }
+}
+
+fn zswap(text: &str) -> Result<ZswapTopic, String> {
+    match text {
+        "pages" => Ok(ZswapTopic::Pages),
+        "groups" => Ok(ZswapTopic::Groups),
+        _ => Err("expected pages or groups".to_owned()),
     }
 }
 

@@ -7,8 +7,6 @@ use largefolio_mm::memory::{Config, Memory};
 use largefolio_mm::pin::Pin;
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::Rules;
-use largefolio_mm::rules::anon::AnonRules;
-use largefolio_mm::rules::reclaim::ReclaimRules;
 use largefolio_mm::units::AddrRange;
 use largefolio_mm::units::{GroupId, MappingId, MmId, Order, Vaddr};
 use largefolio_mm::vma::{OpenId, Prot};
@@ -51,8 +49,7 @@ pub(crate) fn prot(can_write: bool) -> Prot {
 }
 
 impl Machine {
-    pub(crate) fn new(anon: &AnonRules, config: &Config, reclaim: ReclaimRules, ram: Ram) -> Self {
-        let rules = Rules { anon: anon.clone(), reclaim, ..Rules::example() };
+    pub(crate) fn new(rules: Rules, config: &Config, ram: Ram) -> Self {
         let mut memory = Memory::with_ram(rules, config, ram).unwrap();
         let files: Vec<_> = FILES.map(|(fs, size)| memory.add_file(size, fs)).into();
         let opens = files.iter().map(|&file| memory.open(file)).collect();

@@ -18,11 +18,14 @@ use largefolio_mm::rules::collapse::{
 };
 use largefolio_mm::rules::reclaim::{
     AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
-    ReclaimRules, SplitParts, SwapDevice, SwapIn, ZapRule,
+    ReclaimRules, SplitParts, StoreFrees, SwapDevice, SwapIn, ZapRule, ZeroPages,
 };
 use largefolio_mm::rules::shmem::{
     ShmemArea, ShmemEnabled, ShmemFolios, ShmemRules, ShmemSizeMode, ShmemSizes, TmpfsHuge,
     WithinSize,
+};
+use largefolio_mm::rules::zswap::{
+    Incompressible, ZswapFolios, ZswapLoad, ZswapPool, ZswapRules, ZswapShrink,
 };
 
 use crate::anon::machine::{GroupChange, NR_GROUPS, Regroup};
@@ -310,9 +313,31 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         ]),
         swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
         freed_slots: FreedSlots::AtOnce,
+        store_frees: numbers.pick(&[StoreFrees::Alone, StoreFrees::NotExclusive]),
+        zero_pages: numbers.pick(&[ZeroPages::Written, ZeroPages::Noted]),
         swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),
         dirty_background_ratio: numbers.pick(&[0, 2, 10, 100]),
         compaction_proactiveness: numbers.pick(&[0, 20, 95]),
+    }
+}
+
+/// Small limits, so that they are reached.
+pub(crate) fn random_zswap(numbers: &mut Numbers) -> ZswapRules {
+    use ZswapShrink::{Batch, Oldest, SecondChance};
+    ZswapRules {
+        enabled: numbers.pick(&[false, true, true]),
+        max_pool_percent: numbers.pick(&[0, 1, 5, 20]),
+        accept_threshold_percent: numbers.pick(&[0, 50, 90, 100]),
+        ratio_percent: numbers.pick(&[100, 185, 300]),
+        incompressible_percent: numbers.pick(&[0, 0, 20]),
+        writeback: numbers.pick(&[true, true, false]),
+        group_max_bytes: numbers.pick(&[None, None, Some(0), Some(20 * PAGE)]),
+        charged: numbers.pick(&[true, true, false]),
+        folios: numbers.pick(&[ZswapFolios::BasePages, ZswapFolios::All]),
+        load: numbers.pick(&[ZswapLoad::Kept, ZswapLoad::Exclusive]),
+        incompressible: numbers.pick(&[Incompressible::Refused, Incompressible::Stored]),
+        pool: numbers.pick(&[ZswapPool::Pairs, ZswapPool::SizeClasses]),
+        shrink: numbers.pick(&[Oldest, SecondChance, Batch]),
     }
 }
 

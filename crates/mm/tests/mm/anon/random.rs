@@ -21,7 +21,7 @@ use crate::anon::machine::{Machine, addr};
 use crate::anon::naive::{File, Naive, Page, Source};
 use crate::anon::program::{
     FILES, NR_PAGES, Numbers, Step, What, random_collapse, random_config, random_reclaim,
-    random_regroup, random_shmem,
+    random_regroup, random_shmem, random_zswap,
 };
 use crate::anon::whim::Whim;
 use crate::anon::world::{PAGE, clear_rules};
@@ -108,9 +108,11 @@ impl Trio {
         let (collapse, writers) = random_collapse(&mut numbers);
         let reclaim = random_reclaim(&mut numbers);
         let shmem = random_shmem(&mut numbers);
+        let zswap = random_zswap(&mut Numbers(seed.wrapping_mul(0x8765_4321_9abc_def1)));
         let bytes = Ram::new(PageSize::K4, config.ram_bytes);
-        let mut machine = Machine::new(&anon, &config, reclaim, bytes);
-        let mut twin = Machine::new(&anon, &config, reclaim, Ram::default());
+        let rules = Rules { anon, reclaim, zswap, ..Rules::example() };
+        let mut machine = Machine::new(rules.clone(), &config, bytes);
+        let mut twin = Machine::new(rules, &config, Ram::default());
         let clear = clear_rules().nth(seed as usize % 8).unwrap();
         let set_rules = |rules: &mut Rules| {
             (rules.clear, rules.collapse, rules.writers) = (clear, collapse, writers);

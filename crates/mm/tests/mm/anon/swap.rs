@@ -7,7 +7,7 @@ use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::reclaim::{SwapDevice, SwapIn};
 use largefolio_mm::rules::{Arch, Rules};
-use largefolio_mm::units::PageSize;
+use largefolio_mm::units::{GroupId, PageSize};
 
 use crate::anon::world::{PAGE, World, sizes};
 
@@ -22,6 +22,11 @@ fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
     let mut world = World { memory, mm }.mapped(64);
     world.write_all(mm, 0..64);
     world.advise(mm, 0, 64, Madvice::Pageout);
+    if device == SwapDevice::Disk {
+        // While they are being written, reclaim leaves them in the swap cache.
+        assert_eq!(numbers(&world), (0, 64, 64, 64));
+        world.memory.reclaim_group(GroupId::ROOT, 64);
+    }
     assert_eq!(numbers(&world), (0, 64, 0, 64));
     world
 }

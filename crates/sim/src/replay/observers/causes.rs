@@ -86,7 +86,7 @@ impl FaultMark {
             nr_cow: now.nr_cow,
             nr_wp_reuse: now.nr_wp_reuse,
             nr_fallbacks: now.sizes.iter().map(|size| size.anon_fault_fallback).sum(),
-            nr_swapped_in: now.reclaim.pswpin,
+            nr_swapped_in: now.reclaim.nr_paged_in(),
         }
     }
 

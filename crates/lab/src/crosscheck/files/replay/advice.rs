@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use largefolio_mm::io::Fadvice;
 use largefolio_mm::map::Madvice;
+use largefolio_mm::mapping::tree::MAX_ORDER;
 use largefolio_mm::units::ByteRange;
 use largefolio_mm::units::{MappingId, PageIndex, Vaddr};
 use largefolio_mm::vma::Backing;
@@ -43,12 +44,23 @@ impl FileReplay {
                 self.will_need(addr, len);
                 return Ok(());
             }
-            other => return Err(format!("unknown advice {other:?}")),
+            other => return self.prefer(other, span),
         };
         for &advice in advices {
             self.memory.madvise(self.mm, addr, len, advice).map_err(|e| e.to_string())?;
         }
         Ok(())
+    }
+
+    /// Applies `orderN`: a preferred folio order (`kernel/file_sizes/ABI`).
+    fn prefer(&mut self, advice: &str, span: ByteSpan) -> Result<(), String> {
+        let order = advice.strip_prefix("order").and_then(|order| order.parse::<u8>().ok());
+        let order = order.filter(|&order| order <= MAX_ORDER.get());
+        let order = order.ok_or_else(|| format!("unknown advice {advice:?}"))?;
+        let bytes = self.page_bytes() << order;
+        let preferred =
+            self.memory.prefer_folios(self.mm, Vaddr(span.addr), span.len_bytes, Some(bytes));
+        preferred.map_err(|error| error.to_string())
     }
 
     /// Applies `MADV_WILLNEED` to the file pages of the range, area by area.

@@ -50,6 +50,7 @@ impl Generator {
             0..16 => self.read_run(slot),
             16..24 => self.load(slot),
             24..44 if topic == Topic::Disk => self.collapse(slot),
+            24..44 if topic == Topic::DiskSizes => self.collapse_to(slot),
             24..38 => self.emit(slot, ProcessOp::Scan),
             38..44 | 78..80 => self.advise_blocks(slot),
             44..56 => self.open_or_close(slot),
@@ -69,7 +70,7 @@ impl Generator {
             }
             88..91 => self.on_range(slot, |_, range| ProcessOp::Unmap(range)),
             91..92 => self.remap(slot),
-            _ => self.map_of_disk(slot),
+            _ => self.map_of_disk(slot, topic),
         }
     }
 
@@ -85,10 +86,10 @@ impl Generator {
     }
 
     /// Maps an area of the file in a free range, mostly at an offset that allows PMD entries.
-    fn map_of_disk(&mut self, slot: usize) {
+    fn map_of_disk(&mut self, slot: usize, topic: Topic) {
         let Some(file) = self.program.own_file else { return };
         let Some(range) = self.some_free_range(slot, 70) else { return };
-        if self.chance(10) {
+        if topic != Topic::DiskSizes && self.chance(10) {
             return self.emit(slot, ProcessOp::Map(range, AreaSource::Anon, None));
         }
         let block = self.rng.below(2) << self.pmd.get();
@@ -99,6 +100,21 @@ impl Generator {
         };
         let how = self.some_mapping();
         self.emit(slot, ProcessOp::Share(range, from, how));
+    }
+
+    /// Requests a size for whole blocks, for less, or for an area; sometimes one that no file has.
+    fn collapse_to(&mut self, slot: usize) {
+        let Some(area) = self.some_area(slot) else { return };
+        let order = Order::new(1 + self.rng.below(u64::from(self.pmd.get())) as u8);
+        let first = order.round_down(self.page_of(area));
+        let range = match self.rng.below(10) {
+            0..4 => PageRange { first, nr: order.nr_pages() * (1 + self.rng.below(4)) },
+            4..7 => area,
+            7 => PageRange { first: 0, nr: self.program.nr_pages },
+            _ => self.part_of(area),
+        };
+        let nr = range.nr.min(self.program.nr_pages - range.first);
+        self.emit(slot, ProcessOp::CollapseTo(PageRange { nr, ..range }, order));
     }
 
     fn read_run(&mut self, slot: usize) {

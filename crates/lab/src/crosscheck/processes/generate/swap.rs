@@ -9,7 +9,8 @@ use largefolio_trace::generate::Rng;
 use super::super::limit::Limit;
 use super::super::program::{AreaSource, ProcessOp};
 use super::super::range::PageRange;
-use super::Generator;
+use super::super::zswap::Stuffing;
+use super::{Generator, Topic};
 
 pub(super) const WINDOW_PAGES: u64 = 256;
 
@@ -28,7 +29,14 @@ impl Generator {
         let advice = if self.chance(85) { Some(Madvice::Hugepage) } else { None };
         self.emit(0, ProcessOp::Map(whole, AreaSource::Anon, advice));
         let nr = whole.nr / 4 + self.rng.below(whole.nr / 2);
-        self.emit(0, ProcessOp::Write(PageRange { first: 0, nr }));
+        let first = PageRange { first: 0, nr };
+        self.emit(
+            0,
+            match self.topic {
+                Topic::Swap => ProcessOp::Write(first),
+                _ => ProcessOp::Stuff(first, Stuffing::Half),
+            },
+        );
     }
 
     pub(super) fn swap_step(&mut self) {
@@ -68,7 +76,7 @@ impl Generator {
         self.emit(slot, if is_store { ProcessOp::Write(range) } else { ProcessOp::Read(range) });
     }
 
-    fn map_again(&mut self, slot: usize) {
+    pub(super) fn map_again(&mut self, slot: usize) {
         let Some(hole) = self.some_hole(slot) else { return };
         self.emit(slot, ProcessOp::Map(hole, AreaSource::Anon, Some(Madvice::Hugepage)));
     }

@@ -2,7 +2,8 @@
 
 use largefolio_mm::mapping::tree::Entry;
 use largefolio_mm::pgtable::{Leaf, LeafKind, PteFlags};
-use largefolio_mm::rules::anon::Mapcount;
+use largefolio_mm::rules::anon::{Mapcount, PmdExclusive};
+use largefolio_mm::rules::zswap::ZswapShrink;
 use largefolio_mm::units::{MmId, Order, Pfn, Vaddr, Vpn, VpnRange};
 use largefolio_mm::view::statistics::{CountedBy, Smaps};
 
@@ -11,6 +12,7 @@ use super::super::range::PageRange;
 use super::super::shmem::CachedFolio;
 use super::super::statistics::MachineKib;
 use super::super::world::{MappedPage, PageState, World};
+use super::super::zswap::ZswapNumbers;
 use super::{BASE, ProgramReplay};
 
 impl ProgramReplay {
@@ -71,7 +73,10 @@ impl ProgramReplay {
         let Some(id) = folios.of_pfn(pfn).filter(|_| !is_special) else {
             let page = if is_pmd { MappedPage::HugeZero { index } } else { MappedPage::Zero };
             // F.5.10: the huge zero folio has no known owner, so it is not counted as shared.
-            let is_exclusive = is_pmd && self.memory.rules().anon.mapcount == Mapcount::PerFolio;
+            let anon = &self.memory.rules().anon;
+            let is_exclusive = is_pmd
+                && anon.mapcount == Mapcount::PerFolio
+                && anon.pmd_exclusive != PmdExclusive::FirstNormalPage;
             return PageState { page, is_exclusive, is_pmd, ..PageState::default() };
         };
         let folio = folios.get(id);
@@ -98,6 +103,35 @@ impl ProgramReplay {
         self.memory.flush_group_stats(group);
         self.memory.drain_batches();
         self.swapped = self.swapped_so_far();
+        self.zswapped = self.zswapped_so_far();
+    }
+
+    fn zswapped_so_far(&self) -> ZswapNumbers {
+        let counters = &self.memory.core().counters.reclaim;
+        ZswapNumbers {
+            nr_stored: self.memory.nr_zswapped(),
+            nr_out: counters.zswpout,
+            nr_in: counters.zswpin,
+            nr_back: counters.zswpwb,
+            nr_zero: counters.swpout_zero + counters.swpin_zero,
+        }
+    }
+
+    /// Returns whether a kernel's worker writes pages back, at times that depend on the scheduler.
+    pub(in super::super) fn is_pool_shrunk(&self) -> bool {
+        let is_repeated = self.memory.rules().zswap.shrink != ZswapShrink::Oldest;
+        self.memory.counters().reclaim.pool_limit_hit > 0 && is_repeated
+    }
+
+    pub(in super::super) fn zswap_numbers(&self) -> ZswapNumbers {
+        let (is, was) = (self.zswapped_so_far(), self.zswapped);
+        ZswapNumbers {
+            nr_stored: is.nr_stored,
+            nr_out: is.nr_out - was.nr_out,
+            nr_in: is.nr_in - was.nr_in,
+            nr_back: is.nr_back - was.nr_back,
+            nr_zero: is.nr_zero - was.nr_zero,
+        }
     }
 
     fn swapped_so_far(&self) -> SwapNumbers {
