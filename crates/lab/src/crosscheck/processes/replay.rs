@@ -101,6 +101,30 @@ impl Own {
     }
 }
 
+/// The kernel's rules with the program's settings.
+fn rules_of(program: &ProcessProgram, kernel: &Kernel, recorded: &Programs) -> Rules {
+    let mut rules = kernel.rules.clone();
+    // Older recordings were made without MGLRU.
+    rules.reclaim.lru = recorded.lists.unwrap_or(LruRule::Lists);
+    for kib in &program.sizes_kib {
+        rules.anon.set_size(kib << 10, SizeMode::Madvise);
+    }
+    // The size with the global `inherit` setting is otherwise never enabled.
+    let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
+    if !program.sizes_kib.contains(&pmd_kib) {
+        rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
+    }
+    set_zswap(&mut rules, program, recorded.zswap);
+    rules.io_bytes = DISK_IO_BYTES;
+    if let Some(shmem) = &program.shmem {
+        shmem.apply(&mut rules);
+    }
+    if let Some(limits) = program.khugepaged {
+        limits.apply(&mut rules);
+    }
+    rules
+}
+
 impl ProgramReplay {
     pub(super) fn new(
         program: &ProcessProgram,
@@ -108,25 +132,7 @@ impl ProgramReplay {
         recording: &Recording<Programs>,
     ) -> Result<Self, MemoryError> {
         let header = &recording.header;
-        let mut rules = kernel.rules.clone();
-        // Older recordings were made without MGLRU.
-        rules.reclaim.lru = recording.body.lists.unwrap_or(LruRule::Lists);
-        for kib in &program.sizes_kib {
-            rules.anon.set_size(kib << 10, SizeMode::Madvise);
-        }
-        // The size with the global `inherit` setting is otherwise never enabled.
-        let pmd_kib = (rules.page.bytes() << rules.page.pmd_order().get()) >> 10;
-        if !program.sizes_kib.contains(&pmd_kib) {
-            rules.anon.set_size(pmd_kib << 10, SizeMode::Never);
-        }
-        set_zswap(&mut rules, program, recording.body.zswap);
-        rules.io_bytes = DISK_IO_BYTES;
-        if let Some(shmem) = &program.shmem {
-            shmem.apply(&mut rules);
-        }
-        if let Some(limits) = program.khugepaged {
-            limits.apply(&mut rules);
-        }
+        let rules = rules_of(program, kernel, &recording.body);
         let file_bytes = FILE_PAGES * rules.page.bytes();
         let huge = program.huge;
         let unit_bytes = huge.map_or(rules.page.bytes(), |huge| huge.kib << 10);

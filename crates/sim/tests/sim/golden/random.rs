@@ -301,6 +301,7 @@ fn config() -> impl Strategy<Value = Config> {
             ageing: None,
             swap_bytes,
             huge_pools: Vec::new(),
+            nodes: Vec::new(),
         },
     )
 }
