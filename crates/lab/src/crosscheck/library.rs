@@ -37,8 +37,8 @@ pub enum LibraryError {
 }
 
 /// Subfolders with recordings of processes and of clearing, which a scan for recordings of files skips.
-const OTHER_KINDS: [&str; 9] =
-    ["clear", "cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap"];
+const OTHER_KINDS: [&str; 10] =
+    ["clear", "cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap", "zswap"];
 
 /// Second word of a recording of processes (`probe/cow.c`).
 const PROCESSES: &str = "cow";

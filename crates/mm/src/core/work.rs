@@ -64,7 +64,7 @@ impl Work {
 pub(crate) const FOLIO_BYTES: u64 = 192;
 pub(crate) const NODE_BYTES: u64 = 1 << 10;
 /// Bytes of a map entry: an area, a swapped page, a shadow.
-pub(crate) const ENTRY_BYTES: u64 = 128;
+pub(crate) const ENTRY_BYTES: u64 = 136;
 const REGION_BYTES: u64 = 4 << 10;
 const PTE_BYTES: u64 = 8;
 pub(crate) const THING_BYTES: u64 = 512;

@@ -1,5 +1,7 @@
 use super::*;
-use largefolio_mm::rules::anon::{AnonRules, DropTables, Reuse, Sizes, TruncateSplit};
+use largefolio_mm::rules::anon::{
+    AnonRules, DropTables, MovedFolio, Reuse, Sizes, TruncateSplit,
+};
 use largefolio_mm::rules::clear::{Arm64Bulk, ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::readahead::Ramp;
@@ -58,7 +60,8 @@ fn anonymous_memory_follows_the_history_too() {
     assert_eq!(sizes, [Sizes::PmdOnly, Sizes::PerSize]);
     assert_eq!(anon("6.18"), AnonRules::stock());
     let drop_tables = DropTables::Freed;
-    assert_eq!(anon("7.2"), AnonRules { drop_tables, ..AnonRules::stock() });
+    let moved = MovedFolio::Queued;
+    assert_eq!(anon("7.2"), AnonRules { drop_tables, moved, ..AnonRules::stock() });
 }
 
 #[test]

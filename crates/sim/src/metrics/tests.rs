@@ -18,6 +18,7 @@ fn each_metric_has_its_own_path_and_names() {
 fn each_count_is_at_its_path_in_the_json() {
     let mut row = Outcome::default();
     row.tlb.data.references = 1;
+    row.nodes = Some(crate::replay::outcome::Nodes::default());
     row.hugetlb = Some(crate::replay::outcome::Hugetlb::default());
     row.processes = Some(crate::replay::programs::ManyProcesses::default());
     let json = serde_json::to_value(&row).unwrap();
