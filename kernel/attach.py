@@ -24,7 +24,7 @@ BASE = "settings"                       # the folder that every feature needs
 PLACE = "mm/largefolio"
 HEADERS = "include/linux/largefolio"
 LIST = ".largefolio"                    # the files of COPY that differ from SOURCE
-KINDS = ["entry", "before", "call", "word", "above", "field", "include"]
+KINDS = ["entry", "before", "call", "word", "rename", "above", "field", "include"]
 
 
 class Misplaced(Exception):
@@ -99,6 +99,9 @@ def edited(text, hook):
         at = last[-1].end() if last else 0
         return text[:at] + f"#include <{hook['include']}>\n" + text[at:]
     top, start, end = definition(code, hook["function"], hook.get("which"))
+    if "rename" in hook:
+        at = mentions(code, hook["function"], top, start)[0]
+        return text[:at] + hook["rename"] + text[at + len(hook["function"]):]
     if "above" in hook:
         return text[:top] + hook["above"] + "\n" + text[top:]
     if "entry" in hook:

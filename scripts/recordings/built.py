@@ -158,6 +158,11 @@ def boot_options(name):
     return KERNELS.get(entry.get("kernel"), entry).get("boot", "")
 
 
+def policy(name):
+    """The policy that decides while a workload runs: a name, or None."""
+    return KERNELS.get(name, {}).get("policy")
+
+
 def rules_name(name, variant):
     """What a recording calls its kernel, which is the name of the model's file
     (`kernels/recorded/`). One that checks itself (`NAME-CHECK`) has the rules of NAME.
