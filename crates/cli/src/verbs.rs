@@ -6,6 +6,7 @@ pub(crate) mod calibrate;
 pub(crate) mod collapse;
 pub(crate) mod completions;
 pub mod confined;
+mod kernel_policy;
 mod lasting;
 pub(crate) mod man;
 pub(crate) mod maps;

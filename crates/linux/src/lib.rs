@@ -14,6 +14,7 @@
 
 pub mod align;
 pub mod alignment;
+pub mod bpf;
 pub mod calibrate;
 pub mod census;
 pub mod collapse;

@@ -22,6 +22,7 @@
     reason = "a register is 64 bits, with a sign or without; instructions cut them to 32"
 )]
 
+mod attach;
 mod builtin;
 mod error;
 mod insn;
@@ -38,6 +39,7 @@ use std::sync::Arc;
 use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
 use largefolio_trace::disk;
 
+pub use attach::{KernelImage, KernelMap, KernelMapKind, KernelProgram};
 pub use error::{PolicyFileError, PolicyRefusal};
 use insn::Insn;
 use interpreter::State;
@@ -114,6 +116,15 @@ impl KernelPolicy {
             PolicyFileError::Refused { name, cause }
         })?;
         Ok(Self(Arc::new(program)))
+    }
+
+    /// The policy's programs for a running kernel; `None` if it has no object file.
+    ///
+    /// # Errors
+    /// [`PolicyFileError::Refused`].
+    pub fn for_kernel(&self) -> Result<Option<KernelImage>, PolicyFileError> {
+        let image = self.0.object().map(attach::image).transpose();
+        image.map_err(|cause| PolicyFileError::Refused { name: self.name().to_owned(), cause })
     }
 
     pub fn builtin() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -14,6 +14,7 @@ use largefolio_linux::run::{
 use largefolio_linux::warm::Warmed;
 use largefolio_results::figures::{self, printable};
 
+use super::kernel_policy;
 use super::values::{self, ProgramArgs};
 use crate::console::Console;
 use crate::console::{say, warn};
@@ -44,6 +45,7 @@ Examples:
   folio run --quiet -- node server.js               folio exits, unless text is moved
   sudo folio run --heap 64K -- ./solver             also puts the heap in 64K folios
   folio run --regions rules -- ./solver             rules: memory>=64M huge
+  sudo folio run --policy text.o -- ./solver        on a kernel that can ask a policy
   folio run --thp off -- redis-server               no large folios, whatever the system allows
 
 The summary shows how much of the files was cached in 2M folios before and after, and how much text
@@ -64,6 +66,10 @@ pub(crate) struct RunArgs {
     /// stack, memory, memory>=64M, or `file:NAME`) and huge, nohuge or collapse
     #[arg(long, value_name = "FILE")]
     regions: Option<PathBuf>,
+    /// Let this policy, a name of `folio predict --list` or a BPF object file, choose folio sizes in
+    /// all programs while this one runs; needs root and a kernel with kernel/policy
+    #[arg(long, value_name = "POLICY")]
+    policy: Option<String>,
     /// Large folios of memory that this program and its children may use: off (none), advised (only
     /// where they request them with madvise; Linux 6.18), or inherit (as in this shell)
     #[arg(long, value_enum, conflicts_with_all = ["text", "heap", "regions"])]
@@ -150,6 +156,7 @@ enum Verbosity {
 pub(crate) struct RunPlan {
     request: ProgramRequest,
     limit: Option<ThpLimit>,
+    policy: Option<String>,
     verbosity: Verbosity,
 }
 
@@ -173,7 +180,8 @@ impl VerbArgs for RunArgs {
         let regions = self.regions.as_deref().map(RegionRules::read).transpose()?;
         let command = self.program.command;
         let request = ProgramRequest { text, heap_bytes, regions, voice, command };
-        Ok(RunPlan { request, limit: self.thp.and_then(ThpMode::limit), verbosity })
+        let limit = self.thp.and_then(ThpMode::limit);
+        Ok(RunPlan { request, limit, policy: self.policy, verbosity })
     }
 }
 
@@ -183,6 +191,12 @@ impl VerbPlan for RunPlan {
     fn run(self, _console: &mut Console) -> Result<Exit> {
         if let Some(limit) = self.limit {
             run::limit_thp(limit).map_err(|why| anyhow!(why))?;
+        }
+        let policy = self.policy.as_deref().map(kernel_policy::attach).transpose()?;
+        if self.verbosity != Verbosity::Nothing {
+            for point in policy.iter().flat_map(|policy| &policy.unasked) {
+                warn(&format!("the kernel decides at {point}: it cannot ask a policy there"));
+            }
         }
         let plan = match Launch::new(&self.request) {
             Ok(plan) => plan,
@@ -196,7 +210,7 @@ impl VerbPlan for RunPlan {
             if self.verbosity == Verbosity::Nothing { Sampling::Off } else { Sampling::On };
         let watched = match plan.watch(is_sampled) {
             Ok(watched) => watched,
-            Err(error @ RunError::NoProcess { .. }) => {
+            Err(error @ RunError::NoProcess { .. }) if policy.is_none() => {
                 let message = printable(&error.to_string());
                 warn(&format!("{message}: the program replaces folio, so no summary is printed"));
                 return not_started(plan.exec());
@@ -208,6 +222,7 @@ impl VerbPlan for RunPlan {
         }
         // Settings are restored before this process ends by a signal.
         drop(plan);
+        drop(policy);
         match watched.ended {
             ChildEnd::Code(code) => Ok(Exit::Program(code)),
             ChildEnd::Signal(signal) => {
@@ -229,7 +244,7 @@ impl RunPlan {
             }
             Verbosity::Summary | Verbosity::All => true,
         };
-        is_reported || plan.holds_settings()
+        is_reported || plan.holds_settings() || self.policy.is_some()
     }
 
     fn print_notices(&self, plan: &Launch) {

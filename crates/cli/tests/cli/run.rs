@@ -443,3 +443,22 @@ fn a_limit_of_thp_holds_for_the_program_and_its_children() {
     let stderr = place.fails("run --thp off --heap 64K -- true");
     assert!(stderr.contains("cannot be used with"), "{stderr}");
 }
+
+/// The programs pass the running kernel's verifier; the first kernel that can ask them is one with
+/// `kernel/policy`.
+#[test]
+fn a_policy_passes_the_verifier_and_needs_a_kernel_that_asks() {
+    let place = Place::new();
+    for (name, _) in largefolio_sim::policy::KernelPolicy::builtin() {
+        let output = place.run(&format!("run --quiet --policy {name} -- true"));
+        let stderr = text(&output.stderr);
+        if stderr.contains("a policy needs root") {
+            largefolio_testkit::skipped!("attaching a policy needs root");
+            return;
+        }
+        let is_unasked = stderr.contains("this kernel has no decision point lf_");
+        assert!(output.status.success() || is_unasked, "{name}: {stderr}");
+    }
+    let stderr = place.fails("run --policy no-such-policy -- true");
+    assert!(stderr.contains("no-such-policy"), "{stderr}");
+}

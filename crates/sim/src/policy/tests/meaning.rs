@@ -142,3 +142,31 @@ fn an_answer_counts_what_ran_in_steps() {
     let lookups = [lookup.concat().repeat(16), vec![mov(0, 1), EXIT]].concat();
     assert_eq!(steps(lookups), (16 * (5 + 64 + 1) + 2) / 16);
 }
+
+/// Each call of `folio_window` becomes a call of a function at the end, and nothing else changes.
+#[test]
+fn programs_for_a_kernel_call_only_code_that_they_have() {
+    for (name, _) in KernelPolicy::builtin() {
+        let policy = KernelPolicy::named(name).unwrap();
+        let image = policy.for_kernel().unwrap().unwrap();
+        for program in &image.programs {
+            let calls = program.code.iter().enumerate().filter(|(_, insn)| insn[0] == 0x85);
+            let mut nr_functions = 0;
+            for (at, insn) in calls {
+                let imm = i32::from_le_bytes([insn[4], insn[5], insn[6], insn[7]]);
+                if insn[1] >> 4 == 0 {
+                    assert!((1..=3).contains(&imm), "{name}: helper {imm}");
+                    continue;
+                }
+                nr_functions += 1;
+                let target = i64::try_from(at).unwrap() + 1 + i64::from(imm);
+                assert!(usize::try_from(target).unwrap() < program.code.len(), "{name} at {at}");
+            }
+            let has_window = program.point == Point::Window;
+            assert!(nr_functions > usize::from(has_window), "{name}: {nr_functions} calls");
+            for &(at, map) in &program.maps {
+                assert!(program.code[at][0] == 0x18 && map < image.maps.len(), "{name} at {at}");
+            }
+        }
+    }
+}
