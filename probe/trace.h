@@ -64,7 +64,7 @@ static const char *const EVENTS[] = {
     "filemap/mm_filemap_add_to_page_cache", "filemap/mm_filemap_delete_from_page_cache",
     "filemap/mm_filemap_fault", "filemap/mm_filemap_map_pages", "filemap/mm_filemap_get_pages",
     "readahead/page_cache_ra_order", "readahead/page_cache_ra_unbounded",
-    "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", 0,
+    "readahead/page_cache_sync_ra", "readahead/page_cache_async_ra", "largefolio/policy", 0,
 };
 
 /* Events of reclaim on the lists, for research: filtered by process, not by file. A recording with
@@ -268,6 +268,20 @@ static void list_line(const char *line)
     put_line(text);
 }
 
+/* `q` and all words of a question and its answer, in hex: printed as {0x1,0x0,..}. */
+static void question_line(const char *words)
+{
+    put_run();
+    put("q");
+    while (*words && *words != '}' && *words != '\n') {
+        words++;
+        u64 word = number(&words, 16);
+        put(" ");
+        put_number(word, 16);
+    }
+    put("\n");
+}
+
 static void event_line(const char *line, u64 page)
 {
     static const char *const ORDER[] = { "index=", " order=", " size=", "async_size=",
@@ -277,6 +291,7 @@ static void event_line(const char *line, u64 page)
                                          "ra_pages=", "mmap_miss=", "prev_pos=", 0 };
     const char *text;
     if ((text = within(line, "mark_write: "))) { put_line(text); }
+    else if ((text = within(line, "policy: "))) { question_line(text); }
     else if (within(line, "mm_vmscan_") || within(line, "mm_lru_")) { list_line(line); }
     else if (within(line, "add_to_page_cache: ")) {
         nr_inserted++;

@@ -114,6 +114,8 @@ def record(work, version, variant, programs, out, words=""):
     machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
     machine.probe = work / "probe" / arch / "cow"
     listed = commands(files, page, built.own_words(version, variant) + words)
+    if policy := built.policy(version):
+        listed = machine.under_policy(policy, machine.probe, listed)
     results = machine.run(work / "probe" / arch, built.settings(version) + listed, 1500)
     save(work, name, results, out)
 

@@ -68,6 +68,21 @@ def cpio_entry(name, data, mode):
     return head + b"\0" * (-len(head) % 4) + data + b"\0" * (-len(data) % 4)
 
 
+def with_libraries(programs):
+    """Files of the initramfs for programs of this machine, by path, and their folders."""
+    files = {}
+    for name, path in programs.items():
+        found = [(name, pathlib.Path(path))]
+        listed = subprocess.run(["ldd", path], capture_output=True, text=True, check=False).stdout
+        found += [(each.lstrip("/"), pathlib.Path(each))
+                  for each in re.findall(r"(/\S+) \(0x", listed)]
+        for inside, outside in found:
+            parents = reversed(pathlib.PurePath(inside).parents[:-1])
+            files.update({str(parent): None for parent in parents if str(parent) not in files})
+            files[inside] = outside.read_bytes()
+    return files
+
+
 class Modules:
     """The modules of an unpacked kernel, by name, with their dependencies."""
 
@@ -116,7 +131,17 @@ class Guest:
         if Modules(tree).paths and "xfs" not in self.modules:
             raise packages.Missing(f"{tree.name} has no XFS")
         self.files = {}      # additional files: path to bytes, None for a folder
+        self.programs = {}   # additional programs of this machine, with their libraries
         self.probe = None    # the program that `run` starts; default: the folder's probe
+
+    def under_policy(self, policy, program, commands):
+        """The commands with `folio run --policy` around each run of `program`; adds both programs
+        to the machine.
+        """
+        self.probe = pathlib.Path(folio()).with_name("folio")
+        self.programs = {"probe": self.probe, "workload": program}
+        words = f"run --quiet --text off --policy {policy} -- /workload"
+        return [re.sub(r"^run (\S+)", rf"run \1 {words}", command) for command in commands]
 
     def initramfs(self, probe, commands):
         parts = [cpio_entry("dev", b"", 0o040755), cpio_entry("proc", b"", 0o040755),
@@ -126,6 +151,8 @@ class Guest:
         for name, data in self.files.items():
             mode = 0o040755 if data is None else 0o100644
             parts.append(cpio_entry(name, data or b"", mode))
+        for name, data in with_libraries(self.programs).items():
+            parts.append(cpio_entry(name, data or b"", 0o040755 if data is None else 0o100755))
         for name, data in self.modules.items():
             parts.append(cpio_entry(f"modules/{name}.ko", data, 0o100644))
         loads = [f"module /modules/{name}.ko" for name in self.modules]

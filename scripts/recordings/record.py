@@ -154,6 +154,8 @@ def record(args, work, version, variant):
     machine = guest.Guest(work, tree, variant)
     machine.options = built.boot_options(version)
     lines = commands(workloads, missing, built.rules_name(version, variant))
+    if policy := built.policy(version):
+        lines = machine.under_policy(policy, work / "probe" / arch / "probe", lines)
     results = machine.run(work / "probe" / arch, built.settings(version) + lines, 1500)
     texts = {workload: text for workload, (status, text) in results.items() if status == 0}
     extend(work, archive, name, texts)

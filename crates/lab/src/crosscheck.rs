@@ -27,6 +27,7 @@
 //!   writeback may have run.
 
 pub mod clears;
+mod decision;
 mod difference;
 mod error;
 pub mod files;

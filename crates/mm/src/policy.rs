@@ -160,6 +160,22 @@ macro_rules! fields {
                 words
             }
 
+            /// The context with these words, the inverse of [`Context::words`].
+            #[must_use]
+            pub fn from_words(words: &[u64; NR_CONTEXT_WORDS]) -> Self {
+                let (name, rest) = words.split_at(NR_NAME_WORDS);
+                let mut comm = [0; 16];
+                for (bytes, word) in comm.as_chunks_mut().0.iter_mut().zip(name) {
+                    *bytes = word.to_le_bytes();
+                }
+                let mut rest = rest.iter().copied();
+                Self {
+                    comm,
+                    $($name: rest.next().unwrap_or_default(),)*
+                    free: std::array::from_fn(|_| rest.next().unwrap_or_default()),
+                }
+            }
+
             /// Returns the context as bytes, each word little-endian.
             #[must_use]
             pub fn bytes(&self) -> [u8; 8 * NR_CONTEXT_WORDS] {

@@ -84,6 +84,8 @@ pub enum Aspect {
     Sharing,
     /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
+    /// What a policy was asked, and its answers.
+    Decisions,
     /// Clearing: pages zeroed together, and points at which another task may run, in order.
     Clearing,
     Invariant,

@@ -10,6 +10,8 @@ pub enum CheckError {
     Kernel(#[from] KernelError),
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    #[error("the policy cannot start: {0}")]
+    Policy(String),
     /// The recording has steps that must read, but no recorded reads.
     #[error(
         "{0}: nothing was traced, so there is nothing to compare; record it again with this \

@@ -31,10 +31,13 @@ enum FirstFolio {
 
 impl Memory {
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
+        if fault.vma.is_segment {
+            return false;
+        }
         let nr_pages = self.rules.fault_around_pages();
         let nr_pages = self.decided_around(fault, nr_pages);
         // A window of one page is just the fault itself (B.5.1).
-        if nr_pages <= 1 || fault.vma.is_segment {
+        if nr_pages <= 1 {
             return false;
         }
         let Some(window) = self.around_window(fault, nr_pages) else { return false };

@@ -8,6 +8,7 @@ use super::step::{
     Action, AreaSpec, ByteSpan, CachedFolio, EntryLine, FileIo, FileStep, HandlerHit, PageRun,
     PrintedState, Touch, WindowLine,
 };
+use crate::crosscheck::decision::Decision;
 use crate::crosscheck::recording::{PAGE_BYTES_MAX, RecordingBody, RecordingHeader};
 use crate::crosscheck::text::{Pairs, Parsed, hex, not_a_number, number, reason, unknown};
 
@@ -210,6 +211,7 @@ impl FileSteps {
                     all.push(extent_of(word)?);
                 }
             }
+            ["q", ref words @ ..] => step.decisions.push(Decision::parse(words)?),
             ["F", index] => step.handler.push((file, at(index)?)),
             ["W", first, last] => step.around.push((file, at(first)?, at(last)?)),
             // `v` and `l` lines: list details from a probe with `detail=`, for research only.
@@ -264,7 +266,8 @@ impl FileSteps {
             }
             // Late events, the cached set (equal to the insertions), other lines of smaps.
             [
-                "M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "v" | "l",
+                "M" | "C" | "A" | "D" | "F" | "W" | "G" | "R" | "S" | "E" | "X" | "K" | "q" | "v"
+                | "l",
                 ..,
             ] => {}
             _ => return Ok(false),

@@ -15,6 +15,7 @@ use largefolio_mm::vma::{Backing, OpenId, Prot};
 use super::body::FileSteps;
 use super::step::{Action, AreaSpec, ByteSpan, CachedFolio, FileIo, FileStep, Touch};
 use super::timing::{FaultReads, IoTiming};
+use crate::crosscheck::decision::DecisionLog;
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use largefolio_sim::kernel::Kernel;
@@ -42,6 +43,7 @@ pub(super) struct FileReplay {
     reclaimed: BTreeSet<(u32, u64)>,
     timing: IoTiming,
     reads: FaultReads,
+    decisions: DecisionLog,
 }
 
 impl FileReplay {
@@ -85,6 +87,11 @@ impl FileReplay {
         let mm = memory.new_space();
         let group = setup.limit_bytes.map(|bytes| group::with_limit(&mut memory, mm, bytes / page));
         memory.watch();
+        let decisions = DecisionLog::default();
+        if let Some(policy) = &kernel.policy {
+            let policy = policy.0.start().map_err(CheckError::Policy)?;
+            memory.set_policy(decisions.of(policy));
+        }
         let mut replay = Self {
             memory,
             mm,
@@ -99,6 +106,7 @@ impl FileReplay {
             reclaimed: BTreeSet::new(),
             timing,
             reads: FaultReads::default(),
+            decisions,
         };
         replay.delay_reads(workload);
         Ok(replay)
@@ -238,7 +246,8 @@ impl FileReplay {
             }
         }
         let action = step.action.clone();
-        let mut model = FileStep { action, was_mapped, ..self.observed(nr) };
+        let decisions = self.decisions.take();
+        let mut model = FileStep { action, decisions, was_mapped, ..self.observed(nr) };
         if self.group.is_none() {
             model.removals = removals;
         }

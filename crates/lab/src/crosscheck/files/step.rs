@@ -5,6 +5,8 @@ use std::fmt;
 use largefolio_mm::core::observed::EntryKind;
 use largefolio_mm::mapping::reserve::Extent;
 
+use crate::crosscheck::decision::Decision;
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AreaSpec {
     pub(super) id: u32,
@@ -39,6 +41,8 @@ pub(super) struct FileStep {
     /// State at each cold fault (self-built kernels).
     pub(super) cold: Vec<PrintedState>,
     pub(super) hits: Vec<HandlerHit>,
+    /// What the kernel asked a policy.
+    pub(super) decisions: Vec<Decision>,
     /// Pages of a mapping that are present, for [`Action::Point`].
     pub(super) present: Vec<PageRun>,
     /// Model: the touched page was already mapped.

@@ -35,6 +35,7 @@ use super::program::{
 use super::range::{NR_SLOTS, PageRange};
 use super::run::Programs;
 use super::zswap::{Stuffing, ZswapMachine, ZswapNumbers};
+use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::{Recording, RecordingHeader};
 use largefolio_sim::kernel::Kernel;
 
@@ -130,7 +131,7 @@ impl ProgramReplay {
         program: &ProcessProgram,
         kernel: &Kernel,
         recording: &Recording<Programs>,
-    ) -> Result<Self, MemoryError> {
+    ) -> Result<Self, CheckError> {
         let header = &recording.header;
         let rules = rules_of(program, kernel, &recording.body);
         let file_bytes = FILE_PAGES * rules.page.bytes();
@@ -152,6 +153,9 @@ impl ProgramReplay {
         let config =
             Config { ram_bytes, huge_pools, swap_bytes, nodes, ..Config::new(header.arch) };
         let mut memory = Memory::with_ram(rules, &config, ram)?;
+        if let Some(policy) = &kernel.policy {
+            memory.set_policy(policy.0.start().map_err(CheckError::Policy)?);
+        }
         let file = memory.add_memory_file(file_bytes);
         let file = memory.open(file);
         let page = memory.rules().page.bytes();

@@ -51,6 +51,7 @@ pub(super) const fn label_of(aspect: Aspect) -> &'static str {
         Aspect::Smaps => "smaps",
         Aspect::Machine => "mapped pages on the machine",
         Aspect::Clearing => "steps of clearing",
+        Aspect::Decisions => "decisions of a policy",
         Aspect::Invariant => "invariants",
     }
 }

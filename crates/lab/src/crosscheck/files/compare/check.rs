@@ -9,6 +9,7 @@ use crate::crosscheck::difference::{Aspect, Location, shown};
 use crate::crosscheck::error::CheckError;
 use crate::crosscheck::recording::Recording;
 use crate::crosscheck::verdict::Verdict;
+use largefolio_mm::policy::Policy;
 use largefolio_sim::kernel::Kernel;
 
 pub(super) struct FileComparison<'a> {
@@ -19,6 +20,8 @@ pub(super) struct FileComparison<'a> {
     pub(super) verdict: Verdict,
     pub(super) asides: NotComparedFiles,
     pub(super) learned: IoTiming,
+    /// The policy, to answer the kernel's own questions.
+    pub(super) policy: Option<Box<dyn Policy>>,
     /// The kernel has fewer pages present at the end, because of timing.
     pub(super) lacks: bool,
 }
@@ -35,10 +38,13 @@ impl<'a> FileComparison<'a> {
             ..Verdict::new(recording.name.clone(), kernel)
         };
         let replay = FileReplay::new(recording, kernel, timing)?;
+        let policy = kernel.policy.as_ref().map(|policy| policy.0.start()).transpose();
+        let policy = policy.map_err(CheckError::Policy)?;
         let (asides, learned) = (NotComparedFiles::default(), IoTiming::default());
         let reads_piecemeal = recording.header.filesystem == "btrfs";
         let workload = &recording.body;
-        Ok(Self { workload, reads_piecemeal, replay, verdict, asides, learned, lacks: false })
+        let lacks = false;
+        Ok(Self { workload, reads_piecemeal, replay, verdict, asides, learned, policy, lacks })
     }
 
     /// Notes the faults that skipped pages which the kernel has mapped.

@@ -62,6 +62,7 @@ impl FileComparison<'_> {
         model: &FileStep,
         cut: Option<&[PageRun]>,
     ) {
+        self.decisions(at, kernel, model);
         self.verdict.compare(Aspect::Insertions, at, &kernel.insertions, &model.insertions);
         if self.workload.is_limited() {
             let (theirs, ours) = (kernel.evictions(), model.evictions());
@@ -105,6 +106,24 @@ impl FileComparison<'_> {
         if let Action::Point(area) = kernel.action {
             self.present(Aspect::Points, at, area, &kernel.present);
         }
+    }
+
+    /// Compares what a policy was asked and what it answered; and the kernel's answers with those
+    /// of the interpreter to the same questions.
+    fn decisions(&mut self, at: &Location, kernel: &FileStep, model: &FileStep) {
+        let Some(policy) = &mut self.policy else { return };
+        for decision in &kernel.decisions {
+            let point = decision.point();
+            let answer = point.map(|point| policy.answer(point, &decision.context));
+            if answer != Some(Ok(decision.answer)) {
+                let ours = format!("{answer:?} to the same question");
+                self.verdict.differ(Aspect::Decisions, at.clone(), decision.shown(), ours);
+            }
+        }
+        let of = |step: &FileStep| -> Vec<String> {
+            step.decisions.iter().map(|decision| decision.of_fault().shown()).collect()
+        };
+        self.verdict.compare(Aspect::Decisions, at, &of(kernel), &of(model));
     }
 
     /// Compares runs of fault-around, and with them whether the touched page was mapped. If the
