@@ -104,7 +104,7 @@ impl Attr {
 /// # Safety
 /// The pointers in `attr` are to memory as large as the command says, and no one else writes it.
 unsafe fn bpf(command: Command, attr: &Attr) -> io::Result<i64> {
-    // SAFETY: the caller vouches for the pointers; the kernel copies `attr` and no more of it.
+    // SAFETY: the caller vouches for the pointers; the kernel copies only `attr`.
     let done = unsafe { libc::syscall(libc::SYS_bpf, command as i32, attr.0.as_ptr(), ATTR_BYTES) };
     if done < 0 { Err(io::Error::last_os_error()) } else { Ok(done) }
 }
@@ -180,7 +180,7 @@ fn program(program: &Program, maps: &[OwnedFd]) -> Result<OwnedFd, BpfError> {
     })
 }
 
-/// The end of a verifier's log, where it says what is wrong.
+/// The end of a verifier's log, which has the reason.
 fn last_lines(log: &[u8]) -> Option<String> {
     let text = CStr::from_bytes_until_nul(log).ok()?.to_string_lossy();
     let lines: Vec<&str> = text.lines().filter(|line| !line.starts_with("processed ")).collect();

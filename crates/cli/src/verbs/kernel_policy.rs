@@ -7,7 +7,7 @@ use largefolio_linux::bpf::{self, Attached, Map, MapKind, Program};
 use largefolio_mm::policy::Point;
 use largefolio_sim::policy::{KernelImage, KernelMapKind, KernelPolicy, KernelProgram};
 
-/// A kernel's name of a decision point, if it has it (`kernel/policy`).
+/// The tracepoint of a decision point, if kernels have one (`kernel/policy`).
 const fn tracepoint(point: Point) -> Option<&'static CStr> {
     match point {
         Point::AnonOrder => Some(c"lf_anon_order"),

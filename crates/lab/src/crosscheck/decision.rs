@@ -71,7 +71,7 @@ impl Decision {
     }
 }
 
-/// A policy that keeps what it was asked.
+/// A policy that logs its decisions.
 #[derive(Debug)]
 pub(super) struct Logged {
     inner: Box<dyn Policy>,

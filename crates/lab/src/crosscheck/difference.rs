@@ -84,7 +84,7 @@ pub enum Aspect {
     Sharing,
     /// Processes: free, reserved and surplus pages of the hugetlb pool.
     Pool,
-    /// What a policy was asked, and its answers.
+    /// Questions to a policy, and its answers.
     Decisions,
     /// Clearing: pages zeroed together, and points at which another task may run, in order.
     Clearing,

@@ -41,7 +41,7 @@ pub(super) struct FileStep {
     /// State at each cold fault (self-built kernels).
     pub(super) cold: Vec<PrintedState>,
     pub(super) hits: Vec<HandlerHit>,
-    /// What the kernel asked a policy.
+    /// Questions to a policy, and its answers.
     pub(super) decisions: Vec<Decision>,
     /// Pages of a mapping that are present, for [`Action::Point`].
     pub(super) present: Vec<PageRun>,

@@ -108,8 +108,8 @@ impl FileComparison<'_> {
         }
     }
 
-    /// Compares what a policy was asked and what it answered; and the kernel's answers with those
-    /// of the interpreter to the same questions.
+    /// Compares the questions to a policy and its answers. The interpreter must also give the
+    /// kernel's answers to the kernel's questions.
     fn decisions(&mut self, at: &Location, kernel: &FileStep, model: &FileStep) {
         let Some(policy) = &mut self.policy else { return };
         for decision in &kernel.decisions {
