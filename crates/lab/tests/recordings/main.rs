@@ -105,7 +105,7 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 /// far fewer mean that the test did not find the archives.
 const KINDS: [Kind; 6] = [
     ("collapse", collapse::is_known, (3_524, 10)),
-    ("cow", |_, _| false, (3_820, 11)),
+    ("cow", cow::is_disturbed, (3_820, 11)),
     ("hugetlb", |_, _| false, (1_300, 1)),
     ("shmem", |_, _| false, (960, 8)),
     ("nodes", |_, _| false, (1_600, 4)),

@@ -314,7 +314,10 @@ impl fmt::Display for ProcessOp {
             Self::Cold(pages) => write!(f, "cold {pages}"),
             Self::Pageout(pages) => write!(f, "pageout {pages}"),
             Self::Collapse(pages) => write!(f, "collapse {pages}"),
-            Self::CollapseTo(pages, order) => write!(f, "collapse {pages} {}", order.get()),
+            // A range of one page has no length otherwise.
+            Self::CollapseTo(PageRange { first, nr }, order) => {
+                write!(f, "collapse {first} {nr} {}", order.get())
+            }
             Self::Punch(pages) => write!(f, "punch {pages}"),
             Self::Pin(page) => write!(f, "pin {page}"),
             Self::Unpin => write!(f, "unpin"),
