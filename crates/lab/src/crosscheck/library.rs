@@ -36,9 +36,20 @@ pub enum LibraryError {
     Empty(PathBuf),
 }
 
-/// Subfolders with recordings of processes and of clearing, which a scan for recordings of files skips.
-const OTHER_KINDS: [&str; 10] =
-    ["clear", "cow", "collapse", "entries", "hugetlb", "khugepaged", "nodes", "shmem", "swap", "zswap"];
+/// Subfolders with recordings of processes and of clearing, which a scan for recordings of files
+/// skips.
+const OTHER_KINDS: [&str; 10] = [
+    "clear",
+    "cow",
+    "collapse",
+    "entries",
+    "hugetlb",
+    "khugepaged",
+    "nodes",
+    "shmem",
+    "swap",
+    "zswap",
+];
 
 /// Second word of a recording of processes (`probe/cow.c`).
 const PROCESSES: &str = "cow";

@@ -1,7 +1,5 @@
 use super::*;
-use largefolio_mm::rules::anon::{
-    AnonRules, DropTables, MovedFolio, Reuse, Sizes, TruncateSplit,
-};
+use largefolio_mm::rules::anon::{AnonRules, DropTables, MovedFolio, Reuse, Sizes, TruncateSplit};
 use largefolio_mm::rules::clear::{Arm64Bulk, ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::readahead::Ramp;
