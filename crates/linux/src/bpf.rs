@@ -53,9 +53,7 @@ pub enum BpfError {
     Map { bytes: usize, error: io::Error },
     #[error("the kernel refuses the program for {point}: {why}")]
     Refused { point: String, why: String },
-    #[error(
-        "this kernel has no decision point {point}: build one with `make kernel` (kernel/README.md)"
-    )]
+    #[error("this kernel has no decision point {point}: build one that has it (kernel/README.md)")]
     NoPoint { point: String },
     #[error("cannot attach to {point}: {error}")]
     Attach { point: String, error: io::Error },
