@@ -6,6 +6,7 @@ use std::path::Path;
 
 use largefolio_lab::crosscheck::processes::{ProgramRow, Programs};
 use largefolio_lab::crosscheck::{Recording, read_all};
+use largefolio_sim::kernel::Kernel;
 
 use super::{recordings, rows};
 
@@ -82,4 +83,20 @@ pub(super) fn judge(all: &[Recording<Programs>], show: impl Fn(&str)) -> BTreeMa
         }
     }
     kinds
+}
+
+/// Asserts that the recorded kernel's own rules explain at least `nr_more` programs more than those
+/// of another kernel, for each pair of archives (the start of their names) and other rules.
+pub(super) fn assert_explains_more(kind: &str, pairs: &[(&str, &str)], nr_more: usize) {
+    let all = recordings(kind);
+    for (of, rules) in pairs {
+        let kernel = Kernel::parse(rules).unwrap();
+        let of = all.iter().filter(|one| one.name.starts_with(of));
+        let nr_equal = |kernel: Option<&Kernel>| -> usize {
+            let rows = of.clone().flat_map(|one| rows(one, kernel));
+            rows.filter(ProgramRow::is_equal).count()
+        };
+        let (own, other) = (nr_equal(None), nr_equal(Some(&kernel)));
+        assert!(own >= other + nr_more, "{rules}: {own} and {other} equal");
+    }
 }
