@@ -19,7 +19,7 @@ struct mapping { u64 at, first, nr; int open; const char *prot, *share, *advice;
 
 static u64 page = 4096;
 static struct {
-    const char *file, *trace, *fs, *variant, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
+    const char *file, *trace, *fs, *variant, *edits, *pattern, *ops, *also, *ra, *sectors, *around, *cgroup;
     const char *group, *fadvise, *io;
 } arg;
 static struct {

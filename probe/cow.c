@@ -1,6 +1,6 @@
 /* Runs programs of a few processes in lock step and writes the changes of each step.
  *
- *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [statistics] [machine]
+ *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [edits=EDITS] [statistics] [machine]
  *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE] [zswap=PERCENT]
  *
  * `statistics` adds the numbers of smaps, numa_maps and kpagecount, `machine` those of meminfo, for
@@ -16,7 +16,7 @@
 
 static char *text;
 static int pids[NR_SLOTS];
-static const char *tmpfs, *disk, *variant;
+static const char *tmpfs, *disk, *variant, *edits;
 static u64 own_bytes, nr_cached, nr_huge, huge_before;
 #define POSIX_FADV_DONTNEED 4
 static u64 nr_steps;
@@ -377,6 +377,7 @@ static void header(void)
     put(" arch=" ARCH " release=");
     put((char *)uname + 2 * 65);
     if (variant) { put(" variant="); put(variant); }
+    if (edits) { put(" edits="); put(edits); }
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
     if (swap_device) { put(" swap="); put(swap_device); put(" lru="); put(lists_in_use()); }
@@ -424,6 +425,7 @@ void start(s64 *stack)
         else if (begins(argv[i], "dir=", &value)) { tmpfs = value; }
         else if (begins(argv[i], "disk=", &value)) { disk = value; }
         else if (begins(argv[i], "variant=", &value)) { variant = value; }
+        else if (begins(argv[i], "edits=", &value)) { edits = value; }
         else if (begins(argv[i], "groups=", &value)) { groups_dir = value; }
         else if (begins(argv[i], "swap=", &value)) { swap_device = value; }
         else if (begins(argv[i], "zswap=", &value)) { zswap_percent = as_number(value); }

@@ -237,6 +237,7 @@ static void header(u64 events, u64 lost)
         put(words[i].key);
         put(or_dash(words[i].value));
     }
+    if (arg.edits) { put(" edits="); put(arg.edits); }
     put_pair("page", page);
     put_pair("file_pages", file_pages);
     put_pair("file_bytes", num.bytes);
@@ -339,7 +340,7 @@ void start(s64 *stack)
     }
     struct { const char *key; const char **value; } words[] = {
         { "file=", &arg.file }, { "trace=", &arg.trace }, { "fs=", &arg.fs },
-        { "variant=", &arg.variant }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
+        { "variant=", &arg.variant }, { "edits=", &arg.edits }, { "pattern=", &arg.pattern }, { "ops=", &arg.ops },
         { "ra=", &arg.ra }, { "sectors=", &arg.sectors }, { "around=", &arg.around },
         { "cgroup=", &arg.cgroup }, { "group=", &arg.group }, { "fadvise=", &arg.fadvise },
         { "io=", &arg.io },

@@ -171,9 +171,16 @@ def rules_name(name, variant):
     return name.partition("-")[0] if is_other else archive_name(name, variant)
 
 
+def own_rules(name, variant):
+    """What the header of a recording says about the rules of a kernel that is built here."""
+    rules = {"variant": rules_name(name, variant)}
+    return rules | ({"edits": f"policy={policy(name)}"} if policy(name) else {})
+
+
 def own_words(name, variant):
-    """Words for the probe of a kernel that is built here: which rules it has."""
-    return f" variant={rules_name(name, variant)}" if is_built(name) else ""
+    """The same as words for the probe."""
+    rules = own_rules(name, variant) if is_built(name) else {}
+    return "".join(f" {key}={value}" for key, value in rules.items())
 
 
 def archive_name(name, variant):

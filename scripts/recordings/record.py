@@ -53,12 +53,12 @@ def workload_set(page, which=()):
             for one in listed["filesystems"]}
 
 
-def commands(workloads, missing, variant):
+def commands(workloads, missing, rules):
     """The init's list: mounts, files, every missing workload, with the window set before each.
 
-    `variant` names the kernel's rules.
+    `rules` are the words of the header that name the kernel's rules.
     """
-    preferred = built.KERNELS.get(variant, {}).get("advice")
+    preferred = built.KERNELS.get(rules["variant"], {}).get("advice")
     lines = [f"mkdir {INSTANCE}", "result /dev/@3",
              "show /sys/block/@1/queue/max_sectors_kb",
              f"set {THP}/enabled madvise", *guest.KHUGEPAGED_ASLEEP,
@@ -84,7 +84,7 @@ def commands(workloads, missing, variant):
         for name, window, words, own in rows:
             queue = BTRFS if is_btrfs else f"/sys/block/{device}/queue"
             lines.append(f"set {queue}/read_ahead_kb {window}")
-            words = {"fs": filesystem, "ra": window, "sectors": sectors, "variant": variant,
+            words = {"fs": filesystem, "ra": window, "sectors": sectors, **rules,
                      "trace": INSTANCE, "around": 65536, **words}
             words["file"] = f"/{filesystem}/{words.get('file', 'data')}"
             if preferred and words.get("map") != "none" and words.get("advice", "plain") == "plain":
@@ -153,7 +153,7 @@ def record(args, work, version, variant):
     arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant)
     machine.options = built.boot_options(version)
-    lines = commands(workloads, missing, built.rules_name(version, variant))
+    lines = commands(workloads, missing, built.own_rules(version, variant))
     if policy := built.policy(version):
         lines = machine.under_policy(policy, work / "probe" / arch / "probe", lines)
     results = machine.run(work / "probe" / arch, built.settings(version) + lines, 1500)

@@ -47,12 +47,6 @@ pub fn with_policies(
 }
 
 pub(super) fn take(origin: &str, table: &mut Table) -> Result<Option<KernelPolicy>, KernelError> {
-    // The name of a policy that comes with folio.
-    if let Some(Value::String(name)) = table.get(POLICY) {
-        let policy = KernelPolicy::named(name)?;
-        table.remove(POLICY);
-        return Ok(Some(policy));
-    }
     let Some(written) = take_key::<Written>(origin, table, POLICY)? else { return Ok(None) };
     let bad = || KernelError::BadFile {
         origin: origin.to_owned(),
