@@ -1,6 +1,8 @@
 """The recording scripts' demands on a machine, and the packages that they find."""
 
+import argparse
 import pathlib
+import re
 import sys
 import tempfile
 import tomllib
@@ -11,11 +13,17 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "recordings"))
 
 import built  # noqa: E402
 import clear  # noqa: E402
+import collapse  # noqa: E402
+import cow  # noqa: E402
 import guest  # noqa: E402
 import kernel_mutants  # noqa: E402
+import khugepaged  # noqa: E402
+import nodes  # noqa: E402
 import packages  # noqa: E402
 import record  # noqa: E402
 import same_events  # noqa: E402
+import swap  # noqa: E402
+import zswap  # noqa: E402
 
 
 class Tools(unittest.TestCase):
@@ -47,15 +55,18 @@ class Kernels(unittest.TestCase):
             self.assertNotIn("kernel", base, name)
             self.assertLessEqual(set(entry["variants"]), set(base["variants"]), name)
             rules = built.rules_name(name, entry["variants"][0])
-            self.assertTrue((guest.ROOT / f"kernels/recorded/{rules}.toml").exists(), name)
+            file = (f"policies/{entry['policy']}.c" if "policy" in entry
+                    else f"kernels/recorded/{rules}.toml")
+            self.assertTrue((guest.ROOT / file).exists(), name)
 
     def test_its_settings_are_those_of_its_features(self):
-        features = {line.split("/")[-1] for abi in built.FEATURES.glob("*/ABI")
-                    for line in abi.read_text().splitlines() if line.startswith("What:\t\t/sys/k")}
+        documented = {line.split()[1] for abi in built.FEATURES.glob("*/ABI")
+                      for line in abi.read_text().splitlines() if line.startswith("What:")}
         for name in built.KERNELS:
             for line in built.settings(name):
                 word, path, value = line.split()
-                self.assertEqual((word, path.split("/")[-1] in features), ("require", True), name)
+                path = re.sub(r"-\d+kB$", "-<size>kB", path)
+                self.assertEqual((word, path in documented), ("require", True), f"{name}: {path}")
                 self.assertTrue(value, name)
 
     def test_a_change_of_another_version_builds_nothing(self):
@@ -89,12 +100,55 @@ class Mutants(unittest.TestCase):
                 kernel_mutants.changed(text.replace("none", "no"), mutant)
 
 
+class Recorders(unittest.TestCase):
+    """Every recorder of programs runs the probe on each file, with words that it knows."""
+
+    WORDS = ("dir=", "disk=", "statistics", "machine", "trace=", "groups=", "swap=", "zswap=",
+             "variant=", "edits=")
+
+    def runs(self, recorder, *more, folder=""):
+        taken = []
+
+        def run_programs(machine, _probes, files, commands, _seconds=1500):
+            taken.append((machine, [path.name for path in files], commands))
+            return {}
+
+        with tempfile.TemporaryDirectory() as scratch, \
+                mock.patch.object(cow.CowGuest, "run_programs", run_programs), \
+                mock.patch.object(cow.CowGuest, "__init__", self.prepared), \
+                mock.patch.object(guest, "Modules"), mock.patch.object(built, "tree_of"), \
+                mock.patch.object(cow, "save"):
+            work = pathlib.Path(scratch)
+            (work / folder).mkdir(parents=True, exist_ok=True)
+            (work / folder / "name.txt").write_text("program 1 pages=128 sizes=64\n")
+            args = argparse.Namespace(programs=work, plain=None, out=work)
+            recorder.record(work, "6.12", "amd64", *(more and [*more, args] or [work, work]))
+        (_, files, commands), = taken
+        self.assertEqual(files, ["name.txt"])
+        return [line for line in commands if line.startswith("run ")]
+
+    @staticmethod
+    def prepared(machine, work, _tree, variant):
+        machine.work, machine.variant, machine.files = work, variant, {}
+
+    def test_each_runs_the_programs_with_words_for_the_probe(self):
+        for recorder, more, folder in [(cow, (), "4K"), (nodes, (), "4K"), (collapse, (), ""),
+                                       (khugepaged, (), ""), (swap, ("lists",), ""),
+                                       (zswap, ("disk",), "disk")]:
+            runs = self.runs(recorder, *more, folder=folder)
+            self.assertTrue(runs, recorder)
+            for line in runs:
+                _, _, path, *words = line.split()
+                self.assertIn(path, ["/programs/name.txt", "/files.txt"], recorder)
+                self.assertTrue(all(word.startswith(self.WORDS) for word in words), line)
+
+
 class Lists(unittest.TestCase):
     ROW = ("name", 128, {"file": "own", "prot": "r"}, 4096)
 
     def test_a_workload_with_its_own_file_makes_and_removes_it(self):
         lines = record.commands({"xfs": ([{"name": "data", "bytes": 1, "is_sparse": False}],
-                                         [self.ROW])}, {"name"}, "rules")
+                                         [self.ROW])}, {"name"}, {"variant": "rules"})
         self.assertNotIn("make /xfs/data 1", lines)
         at = lines.index("make /xfs/own 4096")
         self.assertTrue(lines[at + 1].startswith("run name fs=xfs "), lines)

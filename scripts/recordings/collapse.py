@@ -68,12 +68,11 @@ def record(work, version, variant, programs, out):
     tree = built.tree_of(work, version, variant)
     machine = CollapseGuest(work, tree, variant)
     files = sorted(programs.glob("*.txt"))
-    machine.files = {"programs": None, "files.txt": collapse_files.programs().encode(),
-                     **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / variant / "cow"
+    machine.files = {"files.txt": collapse_files.programs().encode()}
     own = built.own_words(version, variant)
     listed = commands(files, own=own) + file_commands(own)
-    results = machine.run(work / "probe" / variant, built.settings(version) + listed, 1500)
+    results = machine.run_programs(work / "probe" / variant, files,
+                                   built.settings(version) + listed)
     cow.save(work, name, results, out)
 
 

@@ -40,6 +40,14 @@ class CowGuest(guest.Guest):
             image.truncate(guest.RESULT_BYTES)
         return [result]
 
+    def run_programs(self, probes, files, commands, seconds=1500):
+        """Boots with these files of programs and the probe that runs them; returns the results by
+        name.
+        """
+        self.files |= {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
+        self.probe = self.probe or probes / "cow"
+        return self.run(probes, commands, seconds)
+
 
 def commands(files, page, words=""):
     """The init's list: khugepaged asleep, then the sizes and the programs of each file."""
@@ -104,20 +112,17 @@ def record_all(args, variants, record_one):
 
 def record(work, version, variant, programs, out, words=""):
     """Boots one kernel; returns its recordings as an archive. `words` are for the probe."""
-    name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
-    arch = guest.arch_of(variant)
+    probes = work / "probe" / guest.arch_of(variant)
     page = guest.page_of(variant)
     machine = CowGuest(work, tree, variant)
     machine.modules = guest.Modules(tree).closure(["nvme"])
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
-    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / arch / "cow"
     listed = commands(files, page, built.own_words(version, variant) + words)
     if policy := built.policy(version):
-        listed = machine.under_policy(policy, machine.probe, listed)
-    results = machine.run(work / "probe" / arch, built.settings(version) + listed, 1500)
-    save(work, name, results, out)
+        listed = machine.under_policy(policy, probes / "cow", listed)
+    results = machine.run_programs(probes, files, built.settings(version) + listed)
+    save(work, built.archive_name(version, variant), results, out)
 
 
 def main():

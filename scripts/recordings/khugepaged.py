@@ -24,10 +24,8 @@ def record(work, version, variant, programs, out):
     name = built.archive_name(version, variant)
     machine = collapse.CollapseGuest(work, built.tree_of(work, version, variant), variant)
     files = sorted(programs.glob("*.txt"))
-    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / variant / "cow"
     listed = built.settings(version) + commands(files, built.own_words(version, variant))
-    results = machine.run(work / "probe" / variant, listed, 1500)
+    results = machine.run_programs(work / "probe" / variant, files, listed)
     cow.save(work, name, results, out)
 
 

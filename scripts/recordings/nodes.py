@@ -33,18 +33,15 @@ class NodesGuest(cow.CowGuest):
 
 def record(work, version, variant, programs, out):
     """Boots one kernel; returns its recordings as an archive."""
-    name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
-    arch = guest.arch_of(variant)
     page = guest.page_of(variant)
     machine = NodesGuest(work, tree, variant)
     machine.modules = guest.Modules(tree).closure(["nvme"])
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
-    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / arch / "cow"
-    first, *others = cow.commands(files, page, name)
-    results = machine.run(work / "probe" / arch, [first, BALANCING, *others], 1500)
-    cow.save(work, name, results, out)
+    first, *others = cow.commands(files, page)
+    results = machine.run_programs(work / "probe" / guest.arch_of(variant), files,
+                                   [first, BALANCING, *others])
+    cow.save(work, built.archive_name(version, variant), results, out)
 
 
 def main():

@@ -10,9 +10,9 @@ import subprocess
 
 SUITES = ["bookworm", "bookworm-updates", "trixie", "trixie-backports"]
 UNSTABLE = "sid"                              # only for exact releases
-# The cloud kernels have no zswap; those for all machines do.
-FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k",
-            "amd64_full": "amd64"}
+FLAVOURS = {"amd64": "cloud-amd64", "arm64": "cloud-arm64", "arm64_16k": "arm64-16k"}
+# For scripts/recordings/zswap.py: the cloud kernels have no zswap.
+FULL = {"amd64_full": "amd64"}
 VERSIONS = ["6.1", "6.12", "6.16", "6.17", "6.18", "6.19", "7.0", "7.1", "7.2", "7.3"]
 NOT_PACKAGED = {("6.1", "arm64_16k")}         # Debian 12 has no kernel with 16K pages
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
@@ -157,7 +157,7 @@ def cached(apt, package, debs):
 
 def unpack(work, version, variant):
     """Fetches one kernel; returns the folder with its image and (if packaged) modules."""
-    flavour = FLAVOURS[variant]
+    flavour = (FLAVOURS | FULL)[variant]
     tree = work / "kernels" / f"{version}_{variant}"
     if (tree / "complete").exists():
         return tree

@@ -27,49 +27,56 @@ class SwapGuest(cow.CowGuest):
     options = "cgroup.memory=nokmem no_timer_check"
 
 
+def in_groups(machine, probes, files, settings, words):
+    """Runs programs in cgroups, with swap space on zram; returns the results by name."""
+    page = guest.page_of(machine.variant)
+    first, *others = cow.commands(files, page, f" groups={GROUPS}{words}")
+    start = [*settings, f"set /sys/block/zram0/disksize {SWAP_BYTES}",
+             f"mkdir {GROUPS}", f"mount none cgroup2 {GROUPS}",
+             f"set {GROUPS}/cgroup.subtree_control +memory"]
+    return machine.run_programs(probes, files, [first, *start, *others], 3000)
+
+
+def save(args, work, name, label, results):
+    """Writes an archive; with --plain a folder of text files, also of programs that failed."""
+    if not args.plain:
+        cow.save(work, name, results, args.out)
+        return
+    folder = args.plain / label
+    folder.mkdir(parents=True, exist_ok=True)
+    for each, (status, text) in results.items():
+        (folder / f"{each}.txt").write_text(text)
+        if status:
+            print(f"{label} {each}: {text.strip()[-200:]}", file=sys.stderr)
+
+
 def record(work, version, variant, kind, args):
-    """Boots one kernel with one LRU kind; returns its recordings as an archive or as files."""
+    """Boots one kernel with one LRU kind."""
     tree = built.tree_of(work, version, variant)
-    arch = guest.arch_of(variant)
-    page = guest.page_of(variant)
     own = work / f"swap-{version}-{kind}"
     own.mkdir(exist_ok=True)
     machine = SwapGuest(own, tree, variant)
     machine.modules = guest.Modules(tree).closure(["nvme", "lz4", "lzo-rle", "lzo", "zstd", "zram"])
-    files = sorted(args.programs.resolve().glob("*.txt"))
-    machine.files = {"programs": None, **{f"programs/{p.name}": p.read_bytes() for p in files}}
-    machine.probe = work / "probe" / arch / "cow"
-    start = [f"set /sys/kernel/mm/lru_gen/enabled {LISTS[kind]}",
-             "set /sys/block/zram0/disksize " + str(SWAP_BYTES),
-             f"mkdir {GROUPS}", f"mount none cgroup2 {GROUPS}",
-             f"set {GROUPS}/cgroup.subtree_control +memory"]
-    words = f" groups={GROUPS} swap={SWAP}"
-    lines = cow.commands(files, page, words)
-    results = machine.run(work / "probe" / arch, [lines[0], *start, *lines[1:]], 3000)
-    if args.plain:
-        folder = args.plain / f"{version}_{kind}"
-        folder.mkdir(parents=True, exist_ok=True)
-        for name, (status, text) in results.items():
-            (folder / f"{name}.txt").write_text(text)
-            if status:
-                print(f"{version} {kind} {name}: {text.strip()[-200:]}", file=sys.stderr)
-        return
-    cow.save(own, f"{built.archive_name(version, variant)}_{kind}", results, args.out)
+    results = in_groups(machine, work / "probe" / guest.arch_of(variant),
+                        sorted(args.programs.resolve().glob("*.txt")),
+                        [f"set /sys/kernel/mm/lru_gen/enabled {LISTS[kind]}"], f" swap={SWAP}")
+    save(args, own, f"{built.archive_name(version, variant)}_{kind}", f"{version}_{kind}", results)
 
 
-def main():
-    parser = cow.arguments(__doc__, "swap")
-    parser.add_argument("--lists", choices=LISTS, action="append", help="default: both")
+def record_kinds(description, folder, option, kinds, record_kind):
+    """The command line of a recorder that boots each kernel once per kind of machine."""
+    parser = cow.arguments(description, folder)
+    parser.add_argument(option, dest="kinds", choices=kinds, action="append", help="default: all")
     parser.add_argument("--plain", type=pathlib.Path, metavar="DIR",
                         help="text files there instead of an archive")
     args = parser.parse_args()
 
     def record_one(work, version, variant, _programs, _out):
-        for kind in args.lists or LISTS:
-            record(work, version, variant, kind, args)
+        for kind in args.kinds or kinds:
+            record_kind(work, version, variant, kind, args)
 
     return cow.record_all(args, ["amd64"], record_one)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(record_kinds(__doc__, "swap", "--lists", LISTS, record))
