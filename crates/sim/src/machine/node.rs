@@ -10,7 +10,7 @@ use super::error::Contradiction;
 #[serde(deny_unknown_fields)]
 pub struct MachineNode {
     /// Its part of memory, relative to the other nodes' parts.
-    pub memory: u32,
+    pub share: u32,
     /// Distances to all nodes in order, as `numactl --hardware` shows them.
     pub distances: Vec<u8>,
     /// Its turns under `MPOL_WEIGHTED_INTERLEAVE`.
@@ -34,8 +34,8 @@ const fn is_one(weight: &u8) -> bool {
 impl MachineNode {
     #[must_use]
     pub fn config(&self) -> NodeConfig {
-        let Self { memory, distances, weight, .. } = self;
-        NodeConfig { share: *memory, distances: distances.clone(), weight: *weight }
+        let Self { share, distances, weight, .. } = self;
+        NodeConfig { share: *share, distances: distances.clone(), weight: *weight }
     }
 
     /// Checks a machine's nodes together; none is one node.
@@ -45,11 +45,11 @@ impl MachineNode {
             what,
         };
         if nodes.len() > usize::from(NodeId::LIMIT) {
-            return Err(contradiction(nodes.len() - 1, "memory", "a machine has at most 16 nodes"));
+            return Err(contradiction(nodes.len() - 1, "share", "a machine has at most 16 nodes"));
         }
         for (nr, node) in nodes.iter().enumerate() {
-            if node.memory == 0 || node.weight == 0 {
-                return Err(contradiction(nr, "memory", "memory and weight are at least 1"));
+            if node.share == 0 || node.weight == 0 {
+                return Err(contradiction(nr, "share", "share and weight are at least 1"));
             }
             let is_valid = |(to, &distance): (usize, &u8)| {
                 if to == nr { distance == LOCAL_DISTANCE } else { distance > LOCAL_DISTANCE }

@@ -144,9 +144,10 @@ pub enum RequestError {
     #[error("{0} CPUs are not supported; expected 1 to {NR_CPUS_MAX}")]
     NrCpus(u32),
     #[error(
-        "--numa {numa}: {} has no node {node}, only {nr_nodes}; a machine file lists nodes under \
+        "--numa {numa}: {} has {}, so there is no node {node}; a machine file lists nodes under \
          [[nodes]]",
-        shown(machine)
+        shown(machine),
+        if *nr_nodes == 1 { "one node".to_owned() } else { format!("{nr_nodes} nodes") }
     )]
     NoNode { numa: Numa, machine: String, node: u8, nr_nodes: usize },
     #[error("a fragmentation of {0} thousandths is not supported; expected 0 to {PERMILLE_MAX}")]
