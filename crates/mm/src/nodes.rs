@@ -25,7 +25,7 @@ use crate::buddy::{
 use crate::mempolicy::Route;
 use crate::units::{NodeId, Order, Pfn};
 
-use task::Task;
+pub use task::Task;
 
 /// Distance of a node to itself.
 pub const LOCAL_DISTANCE: u8 = 10;

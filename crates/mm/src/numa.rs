@@ -14,7 +14,9 @@ use thiserror::Error;
 
 use crate::map::MapError;
 use crate::memory::Memory;
-use crate::mempolicy::MemPolicy;
+use crate::mempolicy::{MemPolicy, PolicyMode};
+use crate::nodes::Task;
+use crate::rules::anon::WeightedPolicy;
 use crate::units::{MmId, NodeId, NodeSet, Vaddr, Vpn, VpnRange};
 use crate::vma::Backing;
 use migrate::{Sharers, Target};
@@ -28,6 +30,9 @@ pub enum NumaError {
         /// Nodes of the machine.
         nr_nodes: usize,
     },
+    /// The kernel has no `MPOL_WEIGHTED_INTERLEAVE` (`EINVAL`).
+    #[error("before Linux 6.9, there is no weighted interleaving; use interleave")]
+    NoWeights,
     /// Part of the range is not mapped (`EFAULT`).
     #[error("part of the range at {0:#x} is not mapped")]
     Hole(u64),
@@ -89,6 +94,18 @@ impl Memory {
     pub fn node_place(&self, mm: MmId) -> NodePlace {
         let task = self.core.buddy.task(mm);
         NodePlace { node: task.node, policy: task.policy }
+    }
+
+    /// Returns the process's node and policy with its turn, to give them back later: a process has
+    /// those of the thread that runs.
+    #[must_use]
+    pub fn task(&self, mm: MmId) -> Task {
+        self.core.buddy.task(mm)
+    }
+
+    /// Gives a process what [`Memory::task`] returned.
+    pub fn set_task(&mut self, mm: MmId, task: Task) {
+        self.core.buddy.set_task(mm, task);
     }
 
     /// Gives a process a node and a policy; its children inherit both.
@@ -202,6 +219,10 @@ impl Memory {
     }
 
     fn checked(&self, policy: MemPolicy) -> Result<MemPolicy, NumaError> {
+        let is_weighted = policy.mode() == PolicyMode::WeightedInterleave;
+        if is_weighted && self.rules.anon.weighted_policy == WeightedPolicy::Refused {
+            return Err(NumaError::NoWeights);
+        }
         let nr_nodes = self.core.buddy.nr_nodes();
         self.existing(policy).ok_or(NumaError::NoSuchNode { nr_nodes })
     }

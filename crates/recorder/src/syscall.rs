@@ -75,6 +75,7 @@ mod op {
     pub(super) const UNLINK: u32 = 22;
     pub(super) const MLOCK: u32 = 23;
     pub(super) const THP_DISABLE: u32 = 24;
+    pub(super) const MEMPOLICY: u32 = 25;
 }
 
 pub(crate) extern "C" fn entered(

@@ -178,8 +178,14 @@ impl Met {
         }
     }
 
-    /// Returns the trace's gaps, in a fixed order.
-    pub(crate) fn gaps(&self, rules: &Rules, meta: &Meta, filesystem: Option<&str>) -> Vec<Gap> {
+    /// Returns the trace's gaps on a machine with `nr_nodes` nodes, in a fixed order.
+    pub(crate) fn gaps(
+        &self,
+        rules: &Rules,
+        meta: &Meta,
+        filesystem: Option<&str>,
+        nr_nodes: usize,
+    ) -> Vec<Gap> {
         let mut by_name: BTreeMap<(String, String), Use> = BTreeMap::new();
         for (file, used) in meta.files.iter().zip(&self.files) {
             if let (Some(used), Some(name)) = (used, of_file(rules, file, filesystem)) {
@@ -200,16 +206,18 @@ impl Met {
         });
         let warnings = meta.warnings.iter();
         let warnings = warnings.map(|warning| Gap::new(GapKind::Recording, warning.clone(), ""));
-        files.chain(calls).chain(not_recorded(meta)).chain(warnings).collect()
+        files.chain(calls).chain(not_recorded(meta, nr_nodes)).chain(warnings).collect()
     }
 }
 
 /// Returns the parts that the trace lacks, whatever the program did.
-fn not_recorded(meta: &Meta) -> Option<Gap> {
+fn not_recorded(meta: &Meta, nr_nodes: usize) -> Option<Gap> {
     if meta.recorder.starts_with(GENERATOR) {
         return None;
     }
+    let matters = |name: &str| name != recorded::MEMPOLICY || nr_nodes > 1;
     let missing = recorded::ALL.iter().filter(|(name, _)| !meta.has_recorded(name));
+    let missing = missing.filter(|(name, _)| matters(name));
     let missing: Vec<&str> = missing.map(|(_, what)| *what).collect();
     let instead = if meta.faults_only {
         "a recording without --live shows more"

@@ -28,6 +28,7 @@
 //! | unlink | 0 | 0 | 0 | 0 | 0 | file, which has no name from now on |
 //! | mlock | address | bytes; 0 = all memory | 0 | 0 | [`lock`]; 0 = unlock | - |
 //! | `thp_disable` | 0 | 0 | 0 | [`thp_disable`]; 0 = allow | 0 | - |
+//! | mempolicy | for mbind: address | bytes; 0 = the process | 0 | its NUMA nodes, one bit each | [`mempolicy`] | - |
 //!
 //! A *link* means that the program loaded the page's address from memory before it used the page.
 //! It is the distance to that load in rows of references (exec, read, write) of the same thread,
@@ -76,11 +77,12 @@ pub enum Op {
     Unlink = 22,
     Mlock = 23,
     ThpDisable = 24,
+    Mempolicy = 25,
 }
 
 impl Op {
     /// Every op, ordered by number.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::Exec,
         Self::Read,
         Self::Write,
@@ -106,6 +108,7 @@ impl Op {
         Self::Unlink,
         Self::Mlock,
         Self::ThpDisable,
+        Self::Mempolicy,
     ];
 
     /// Returns the op with this number, `None` if no op has it.
@@ -143,6 +146,7 @@ impl Op {
             Self::Unlink => "unlink",
             Self::Mlock => "mlock",
             Self::ThpDisable => "thp_disable",
+            Self::Mempolicy => "mempolicy",
         }
     }
 
@@ -284,6 +288,20 @@ pub mod lock {
     pub const FUTURE: u32 = 2;
     /// Lock a page only when a fault maps it (`MCL_ONFAULT`).
     pub const ON_FAULT: u32 = 4;
+}
+
+/// `flags` of a mempolicy: the mode of a `set_mempolicy` or mbind call, and what mbind moves.
+pub mod mempolicy {
+    /// The call's mode without its flags, `MPOL_DEFAULT` (0) to `MPOL_WEIGHTED_INTERLEAVE` (6).
+    pub const MODE_MASK: u32 = 0x1fff;
+    /// Flags of the mode: nodes relative to the cpuset (`MPOL_F_RELATIVE_NODES`).
+    pub const RELATIVE_NODES: u32 = 1 << 14;
+    /// mbind moves pages that only this process maps (`MPOL_MF_MOVE`).
+    pub const MOVE: u32 = 1 << 17;
+    /// mbind moves all pages (`MPOL_MF_MOVE_ALL`).
+    pub const MOVE_ALL: u32 = 1 << 18;
+    /// First bit of mbind's `MPOL_MF_*`.
+    pub const MOVE_SHIFT: u32 = 16;
 }
 
 /// First bit of `PROT_*` in an mmap's `flags`, above `MAP_*`. Of `MAP_*`, only a hugetlb mapping's

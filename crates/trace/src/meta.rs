@@ -250,9 +250,11 @@ pub mod recorded {
     pub const MLOCK: &str = "mlock";
     /// `thp_disable` rows.
     pub const THP_DISABLE: &str = "thp_disable";
+    /// Mempolicy rows. They matter only on machines with several nodes.
+    pub const MEMPOLICY: &str = "mempolicy";
 
     /// All names, and the parts that a trace without them lacks.
-    pub const ALL: [(&str, &str); 9] = [
+    pub const ALL: [(&str, &str); 10] = [
         (SYNC, "msync and fsync"),
         (FALLOCATE, "fallocate"),
         (UNLINK, "unlink"),
@@ -262,6 +264,7 @@ pub mod recorded {
         (BUFFERS, "the kernel's accesses to buffers"),
         (MLOCK, "mlock"),
         (THP_DISABLE, "PR_SET_THP_DISABLE"),
+        (MEMPOLICY, "memory policies"),
     ];
 }
 

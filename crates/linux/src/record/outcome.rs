@@ -65,6 +65,7 @@ impl RecorderKind {
                 recorded::FALLOCATE,
                 recorded::HOLES,
                 recorded::IO,
+                recorded::MEMPOLICY,
                 recorded::MLOCK,
                 recorded::STORES,
                 recorded::SYNC,

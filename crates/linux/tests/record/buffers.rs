@@ -1,8 +1,8 @@
 //! The kernel's loads and stores for a program appear in its trace, and so do calls that lock
-//! memory or switch THP.
+//! memory, set memory policies or switch THP.
 
 use largefolio_trace::Op;
-use largefolio_trace::event::{lock, thp_disable};
+use largefolio_trace::event::{lock, mempolicy, thp_disable};
 
 use crate::recorded::{Recorded, program, record};
 use crate::support::has;
@@ -81,6 +81,36 @@ fn the_buffers_of_calls_are_references() {
     for page in [7, 18, 21, 22, 24, 25, 26] {
         assert_eq!(stores(&trace, page), 0, "page {page}");
     }
+}
+
+const POLICIES: &str = r"
+int main(void) {
+    unsigned long nodes[2] = {2, 1};
+    pages(16);
+    syscall(SYS_set_mempolicy, 3, nodes, 65);     /* interleave, 64 nodes */
+    syscall(SYS_mbind, p, 8192, 2, nodes, 128, 2);/* bind; pages move */
+    syscall(SYS_mbind, p, 0, 2, nodes, 128, 0);   /* nothing */
+    syscall(SYS_set_mempolicy, 2, nodes, 2);      /* only bit 0 counts */
+    syscall(SYS_set_mempolicy, 0, 0, 0);
+    fill(0, 1, 1);
+    return 0;
+}
+";
+
+#[test]
+fn memory_policies_are_events() {
+    if !has("qemu-x86_64", "qemu-user") {
+        return;
+    }
+    let trace = record(&program(POLICIES, &["-O1", "-w"]).path, &[]);
+    let start = trace.mapping(16).addr;
+    let policies: Vec<_> = trace
+        .of(Op::Mempolicy)
+        .iter()
+        .map(|event| (event.addr, event.len, event.flags, event.aux))
+        .collect();
+    let bound = (start, 8192, 2 | mempolicy::MOVE, 2);
+    assert_eq!(policies, [(0, 0, 3, 2), bound, (0, 0, 2, 0), (0, 0, 0, 0)]);
 }
 
 const LOCKS: &str = r"

@@ -6,9 +6,9 @@ use super::{Nodes, Zone};
 use crate::mempolicy::{MemPolicy, Reach, Route};
 use crate::units::{MmId, NodeId, NodeSet};
 
-/// A process's CPU and memory policy.
+/// A process's CPU and memory policy, or those of one of its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Task {
+pub struct Task {
     pub(crate) node: NodeId,
     pub(crate) policy: Option<MemPolicy>,
     /// Allocations without an area that an interleaving policy has placed.
@@ -44,6 +44,10 @@ impl Nodes {
     pub(crate) fn set_policy(&mut self, mm: MmId, policy: Option<MemPolicy>) {
         let task = self.task_mut(mm);
         (task.policy, task.nr_turns) = (policy, 0);
+    }
+
+    pub(crate) fn set_task(&mut self, mm: MmId, task: Task) {
+        *self.task_mut(mm) = task;
     }
 
     #[inline]

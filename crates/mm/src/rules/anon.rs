@@ -85,6 +85,9 @@ pub struct AnonRules {
     /// What becomes of a large folio that moves to another node.
     #[serde(default)]
     pub moved: MovedFolio,
+    /// Whether a policy can have weights.
+    #[serde(default)]
+    pub weighted_policy: WeightedPolicy,
     /// Whether `MAP_STACK` keeps an area in base pages.
     #[serde(default)]
     pub map_stack: MapStack,
@@ -310,6 +313,17 @@ pub enum MovedFolio {
     Queued,
 }
 
+/// R.2.2: `MPOL_WEIGHTED_INTERLEAVE` (`numa.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WeightedPolicy {
+    /// \[..6.8\] the call fails.
+    #[default]
+    Refused,
+    /// \[6.9+\] as [`crate::mempolicy::PolicyMode::WeightedInterleave`].
+    Taken,
+}
+
 /// D.1.6: `MAP_STACK`, which C libraries use for threads' stacks (`map.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -383,6 +397,7 @@ impl AnonRules {
             regain: Regain::Exclusive,
             area_merge: AreaMerge::Any,
             moved: MovedFolio::Whole,
+            weighted_policy: WeightedPolicy::Taken,
             map_stack: MapStack::Nohuge,
             thp_disable: ThpDisable::ExceptAdvised,
             program: ProgramThp::Inherit,

@@ -1,13 +1,13 @@
 //! Calls that change the address space.
 //!
-//! Owns mmap, munmap, mprotect, mremap, madvise, brk, mlock and the switch for THP. Keeps brk's previous end, because the call
+//! Owns mmap, munmap, mprotect, mremap, madvise, brk, mlock, memory policies and the switch for THP. Keeps brk's previous end, because the call
 //! does not report it.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use super::sysno::Sysno;
-use super::{Call, file, low, op};
+use super::{Call, file, guest, low, op};
 use crate::placed::{Turn, Wish};
 use crate::wire::{PAGE_BITS, WireEvent};
 use crate::{grace, layout, placed, sys};
@@ -34,6 +34,9 @@ const REFUSING: [u64; 4] = [4, 8, 20, 21];
 
 /// `PR_THP_DISABLE_EXCEPT_ADVISED`.
 const EXCEPT_ADVISED: u64 = 2;
+
+/// `largefolio_trace::event::mempolicy`.
+const MOVE_SHIFT: u32 = 16;
 
 const READ_WRITE: u64 = (libc::PROT_READ | libc::PROT_WRITE) as u64;
 
@@ -111,6 +114,8 @@ pub(super) fn after(call: &Call, result: u64) {
         Sysno::Munlock => lock(call, 0),
         Sysno::Mlockall => call.send(&WireEvent { flags: low(a1), ..event(op::MLOCK, 0, 0) }),
         Sysno::Munlockall => call.send(&event(op::MLOCK, 0, 0)),
+        Sysno::Mbind => bind(call, a1, a2, [a3, a4, call.args[4]]),
+        Sysno::SetMempolicy => bind(call, 0, 0, [a1, a2, a3]),
         Sysno::Prctl if switches_thp(call) => {
             let aux = if a2 == 0 { 0 } else { 1 | a3 & EXCEPT_ADVISED };
             call.send(&WireEvent { aux, ..event(op::THP_DISABLE, 0, 0) });
@@ -145,6 +150,20 @@ fn lock(call: &Call, flags: u32) {
     if len > 0 {
         call.send(&WireEvent { flags, ..event(op::MLOCK, start, len) });
     }
+}
+
+/// The first word of a call's nodes has all that the model knows. Their number counts one bit more.
+fn bind(call: &Call, addr: u64, len: u64, [mode, nodes, nr_bits]: [u64; 3]) {
+    if call.sysno == Sysno::Mbind && len == 0 {
+        return;
+    }
+    let nr_bits = nr_bits.saturating_sub(1);
+    let has_nodes = nodes != 0 && nr_bits > 0;
+    let Some(nodes) = (if has_nodes { guest::word_at(nodes) } else { Some(0) }) else { return };
+    let aux = if nr_bits < u64::from(u64::BITS) { nodes & ((1 << nr_bits) - 1) } else { nodes };
+    let moves = if call.sysno == Sysno::Mbind { low(call.args[5]) } else { 0 };
+    let flags = low(mode) & 0xffff | moves << MOVE_SHIFT;
+    call.send(&WireEvent { aux, flags, ..event(op::MEMPOLICY, addr, len) });
 }
 
 pub(super) fn event(op: u32, addr: u64, len: u64) -> WireEvent {

@@ -13,15 +13,20 @@ use crate::{layout, placed, send, sys};
 /// Calls that programs cannot do without in the same way: name, numbers on x86-64 and
 /// arm64. QEMU 7.2 does not know these. (It does not know clone3 and rseq either, but the C library
 /// does without them.)
-const UNKNOWN: [(&str, i64, i64); 9] = [
+const UNKNOWN: [(&str, i64, i64); 14] = [
     ("cachestat", 451, 451),
+    ("get_mempolicy", 239, 236),
     ("io_uring_setup", 425, 425),
+    ("mbind", 237, 235),
     ("memfd_secret", 447, 447),
+    ("migrate_pages", 256, 238),
     ("mlock2", 325, 284),
+    ("move_pages", 279, 239),
     ("process_madvise", 440, 440),
     ("process_vm_readv", 310, 270),
     ("process_vm_writev", 311, 271),
     ("remap_file_pages", 216, 234),
+    ("set_mempolicy", 238, 237),
     ("userfaultfd", 323, 282),
 ];
 
@@ -33,6 +38,7 @@ pub(super) fn note(call: &Call, error: i32) {
             let [start, len, flags, ..] = call.args;
             sys::lock(start.wrapping_add(layout::guest_base()), len, flags)
         }
+        Sysno::Mbind | Sysno::SetMempolicy => true,
         _ => false,
     };
     if is_recorded {

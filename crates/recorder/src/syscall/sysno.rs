@@ -56,6 +56,7 @@ sysnos! {
     Futex: 202, 98;
     Kill: 62, 129;
     Madvise: 28, 233;
+    Mbind: 237, 235;
     MemfdCreate: 319, 279;
     Mlock: 149, 228;
     Mlock2: 325, 284;
@@ -106,6 +107,7 @@ sysnos! {
     Sendmmsg: 307, 269;
     Sendmsg: 46, 211;
     Sendto: 44, 206;
+    SetMempolicy: 238, 237;
     Shmat: 30, 196;
     Shmdt: 67, 197;
     Shutdown: 48, 210;

@@ -14,7 +14,7 @@ fn of(meta: &Meta, filesystem: Option<&str>, use_files: impl Fn(&mut Met)) -> Ve
     let rules = Rules::example();
     let mut met = Met::new(&rules, meta, filesystem);
     use_files(&mut met);
-    met.gaps(&rules, meta, filesystem)
+    met.gaps(&rules, meta, filesystem, 1)
 }
 
 #[test]

@@ -116,8 +116,9 @@ impl Cell {
     }
 
     fn gaps(&self) -> Vec<Gap> {
-        let CellSpec { kernel, filesystem, .. } = &self.spec;
-        let of_trace = self.counted.met.gaps(&kernel.rules, &self.meta, filesystem.as_deref());
+        let CellSpec { kernel, filesystem, machine, .. } = &self.spec;
+        let (rules, filesystem) = (&kernel.rules, filesystem.as_deref());
+        let of_trace = self.counted.met.gaps(rules, &self.meta, filesystem, machine.nodes.len());
         kernel.all_gaps().chain(of_trace).collect()
     }
 

@@ -27,6 +27,7 @@ use largefolio_trace::{FileId, ThreadId};
 
 use crate::replay::observers::programs::ProgramNr;
 use crate::replay::program::images::LinkedImage;
+use crate::replay::program::numa::ThreadPolicies;
 use crate::replay::program::space::{AddressSpace, Slab, SpaceNr};
 
 pub(crate) type ProcessNr = usize;
@@ -48,6 +49,7 @@ pub(crate) struct Program {
     ids_by_mm: Vec<u64>,
     pub(crate) threads: Threads,
     pub(crate) nr_started: usize,
+    pub(crate) policies: ThreadPolicies,
     pub(crate) recorded: PageSize,
     /// Page size that the modelled programs are linked for.
     pub(crate) link: PageSize,
@@ -70,6 +72,7 @@ impl Program {
             ids_by_mm: Vec::new(),
             threads: Threads::default(),
             nr_started: 0,
+            policies: ThreadPolicies::default(),
             link: link.max(recorded),
             is_replaced: false,
         }
@@ -80,6 +83,7 @@ impl Program {
         self.spaces = Slab::default();
         self.threads = Threads::default();
         self.nr_started = 0;
+        self.policies = ThreadPolicies::default();
     }
 
     pub(crate) fn moves(&self) -> bool {

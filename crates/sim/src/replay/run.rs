@@ -126,6 +126,9 @@ impl Cell {
         self.count_event();
         let Some(process) = self.process_of(event.thread)? else { return Ok(()) };
         let (program, before) = (self.program_of(process), self.faults_so_far());
+        if self.program.policies.is_used() {
+            self.follow_thread(self.program.space(process).mm, event.thread);
+        }
         self.event(process, event)?;
         self.charge_faults(program, before);
         self.sweep_opens();
@@ -240,6 +243,9 @@ impl Cell {
         let HardwareThread { process, space, .. } = self.hardware[slot];
         let mm = self.program.spaces[space].mm;
         let (faults, before) = (self.faults_so_far(), self.before_touch());
+        if self.program.policies.is_used() {
+            self.follow_thread(mm, self.hardware[slot].thread);
+        }
         let start = self.before_fault();
         let addr = vpn.vaddr(self.page());
         let touched = self.change(|memory| memory.touch(mm, addr, kind.mm));

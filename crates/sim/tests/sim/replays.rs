@@ -17,6 +17,7 @@ mod hostile;
 mod hugetlb;
 mod linked;
 mod lock;
+mod policies;
 mod processes;
 mod remap;
 mod settings;

@@ -36,6 +36,7 @@ const fn purpose_of(flags: u32) -> Purpose {
 fn in_pages(event: &Event) -> Event {
     match event.op {
         Op::Munmap | Op::Mprotect | Op::Madvise => Event { len: page_end(event.len), ..*event },
+        Op::Mempolicy => Event { len: page_end(event.len), ..*event },
         Op::Mlock if event.len > 0 => {
             let addr = event.addr & !RECORDED_MASK;
             let end = page_end(event.addr.saturating_add(event.len));
@@ -86,6 +87,7 @@ impl Cell {
             Op::Sync => self.sync(process, event)?,
             Op::Mlock => self.mlock(process, event)?,
             Op::ThpDisable => self.disable_thp(process, event.aux),
+            Op::Mempolicy => self.set_policy(process, event),
             Op::Collapse => self.collapse(process, event),
             Op::Execve => self.execve(process, event)?,
             Op::Exec | Op::Read | Op::Write => {}
@@ -97,7 +99,7 @@ impl Cell {
     fn realign_for(&mut self, process: ProcessNr, event: &Event) -> Result<(), CellError> {
         let is_fixed = |flag| event.flags & flag != 0;
         let addr = match event.op {
-            Op::Mprotect | Op::Madvise | Op::Mlock => event.addr,
+            Op::Mprotect | Op::Madvise | Op::Mlock | Op::Mempolicy => event.addr,
             Op::Mmap if is_fixed(MAP_FIXED) => event.addr,
             Op::Mremap if is_fixed(MREMAP_FIXED) => event.pos,
             Op::Munmap => {

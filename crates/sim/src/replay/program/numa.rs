@@ -1,8 +1,62 @@
-//! Starts the program on its node, with its memory policy.
+//! Memory policies: the one with which the program starts, and those that it sets (docs/behaviour R.2).
+//!
+//! Differs: a machine with one node has no policies, so calls have no effect there.
+
+use std::collections::BTreeMap;
+
+use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
+use largefolio_mm::nodes::Task;
+use largefolio_mm::numa::BoundPages;
+use largefolio_mm::units::{MmId, NodeId, NodeSet};
+use largefolio_trace::event::mempolicy;
+use largefolio_trace::{Event, ThreadId};
 
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
+use crate::replay::program::ProcessNr;
+use crate::replay::program::place::page_end;
 use crate::replay::program::space::SpaceNr;
+
+/// The policies of threads, after the first `set_mempolicy`. Until then, all have that of the start.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ThreadPolicies {
+    at_start: Option<Task>,
+    by_thread: BTreeMap<ThreadId, Task>,
+    /// The thread that each address space has the policy of.
+    running: BTreeMap<MmId, ThreadId>,
+}
+
+impl ThreadPolicies {
+    #[inline]
+    pub(crate) const fn is_used(&self) -> bool {
+        self.at_start.is_some()
+    }
+
+    /// A new thread or process has the policy of the thread that started it.
+    pub(crate) fn inherit(&mut self, parent: ThreadId, child: ThreadId, task: Task) {
+        self.by_thread.insert(parent, task);
+        self.by_thread.insert(child, task);
+    }
+}
+
+fn policy_of(event: &Event) -> Result<Option<MemPolicy>, Invalid> {
+    let nodes = (0..NodeId::LIMIT).filter(|node| event.aux >> node & 1 == 1).map(NodeId);
+    let nodes = NodeSet::of(nodes);
+    let mode = match event.flags & mempolicy::MODE_MASK {
+        0 if event.aux == 0 => return Ok(None),
+        1 => PolicyMode::Preferred,
+        2 => PolicyMode::Bind,
+        3 => PolicyMode::Interleave,
+        4 => PolicyMode::Local,
+        5 => PolicyMode::PreferredMany,
+        6 => PolicyMode::WeightedInterleave,
+        _ => return Err(Invalid),
+    };
+    MemPolicy::new(mode, nodes).map(Some).ok_or(Invalid)
+}
+
+/// The kernel refuses the call (`EINVAL`).
+struct Invalid;
 
 impl Cell {
     /// Runs the first program as numactl does; its children inherit both.
@@ -10,5 +64,61 @@ impl Cell {
         let Some(numa) = self.spec.numa else { return Ok(()) };
         let mm = self.program.spaces[space].mm;
         Ok(self.change(|memory| memory.set_node_place(mm, numa.0))?)
+    }
+
+    /// Replays `set_mempolicy` or mbind. A call that the kernel refuses changes nothing.
+    pub(crate) fn set_policy(&mut self, process: ProcessNr, event: &Event) {
+        if self.spec.machine.nodes.len() <= 1 {
+            return;
+        }
+        let Ok(policy) = policy_of(event) else { return };
+        let mm = self.program.space(process).mm;
+        if event.len > 0 {
+            self.bind(process, event, policy);
+            return;
+        }
+        if !self.program.policies.is_used() {
+            self.program.policies.at_start = Some(self.memory.task(mm));
+        }
+        self.follow_thread(mm, event.thread);
+        let _ = self.change(|memory| memory.set_mempolicy(mm, policy));
+    }
+
+    fn bind(&mut self, process: ProcessNr, event: &Event, policy: Option<MemPolicy>) {
+        let mm = self.program.space(process).mm;
+        let pages = match event.flags {
+            flags if flags & mempolicy::MOVE_ALL != 0 => BoundPages::MoveAll,
+            flags if flags & mempolicy::MOVE != 0 => BoundPages::Move,
+            _ => BoundPages::Stay,
+        };
+        let parts = self.parts(process, event.addr, event.addr.saturating_add(event.len));
+        let nr_mapped_bytes: u64 = parts.iter().map(|part| page_end(part.end) - part.start).sum();
+        if nr_mapped_bytes < event.len {
+            return;
+        }
+        let inner: Vec<_> = parts.iter().filter_map(|part| self.inner(part)).collect();
+        for range in inner {
+            if self.change(|memory| memory.mbind(mm, range, policy, pages)).is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Gives an address space the policy of the thread that is about to run in it.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn follow_thread(&mut self, mm: MmId, thread: ThreadId) {
+        let Self { memory, program, .. } = self;
+        let policies = &mut program.policies;
+        let Some(at_start) = policies.at_start else { return };
+        match policies.running.insert(mm, thread) {
+            Some(before) if before == thread => return,
+            Some(before) => {
+                policies.by_thread.insert(before, memory.task(mm));
+            }
+            None => {}
+        }
+        let task = policies.by_thread.get(&thread).copied().unwrap_or(at_start);
+        self.change(|memory| memory.set_task(mm, task));
     }
 }

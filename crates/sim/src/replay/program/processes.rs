@@ -81,6 +81,10 @@ impl Cell {
         } else {
             self.fork_process(process, event.flags & BORROWS_MEMORY != 0)?
         };
+        if self.program.policies.is_used() {
+            let task = self.memory.task(self.program.space(process).mm);
+            self.program.policies.inherit(event.thread, thread, task);
+        }
         // Ids are used once. In a damaged trace, an earlier thread with this id has ended.
         self.hardware.end(thread);
         self.program.start_thread(thread, of_thread);

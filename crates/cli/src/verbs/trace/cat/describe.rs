@@ -1,5 +1,6 @@
 //! An event as a line of text, in terms of its system call.
 
+use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use largefolio_results::figures;
@@ -8,7 +9,7 @@ use largefolio_trace::event::abi::{
     MAP_SHARED,
 };
 use largefolio_trace::event::{
-    BORROWS_MEMORY, SHARES_MEMORY, io as means, lock, map_of, prot_of, thp_disable,
+    BORROWS_MEMORY, SHARES_MEMORY, io as means, lock, map_of, mempolicy, prot_of, thp_disable,
 };
 use largefolio_trace::{Event, ExitKind, Meta, Op};
 
@@ -64,6 +65,9 @@ fn text(event: &Event, meta: &Meta) -> String {
         }
         Op::ThpDisable => disabled(aux).to_owned(),
         Op::Fallocate => format!("{file} at {pos:#x} {}{}", figures::bytes(len), fallocate(aux)),
+        Op::Mempolicy => {
+            format!("{}{}", if len == 0 { "the process" } else { range.as_str() }, policy(event))
+        }
     }
 }
 
@@ -73,6 +77,31 @@ fn locked(flags: u32) -> &'static str {
         _ if flags & lock::ON_FAULT != 0 => " on fault",
         _ => "",
     }
+}
+
+/// The mode of a memory policy, its nodes, and whether pages move.
+fn policy(event: &Event) -> String {
+    let names = [
+        "default",
+        "preferred",
+        "bind",
+        "interleave",
+        "local",
+        "preferred-many",
+        "weighted-interleave",
+    ];
+    let mode = event.flags & mempolicy::MODE_MASK;
+    let mut text = match usize::try_from(mode).ok().and_then(|mode| names.get(mode)) {
+        Some(name) => format!(" {name}"),
+        None => format!(" mode {mode}"),
+    };
+    for (nr, node) in (0..u64::BITS).filter(|node| event.aux >> node & 1 == 1).enumerate() {
+        let _ = write!(text, "{}{node}", if nr == 0 { '=' } else { '+' });
+    }
+    if event.flags & (mempolicy::MOVE | mempolicy::MOVE_ALL) != 0 {
+        text += ", pages move";
+    }
+    text
 }
 
 fn disabled(aux: u64) -> &'static str {
