@@ -31,7 +31,7 @@ pub enum NumaError {
         nr_nodes: usize,
     },
     /// The kernel has no `MPOL_WEIGHTED_INTERLEAVE` (`EINVAL`).
-    #[error("before Linux 6.9, there is no weighted interleaving; use interleave")]
+    #[error("weighted interleaving needs Linux 6.9 or later; use interleave")]
     NoWeights,
     /// Part of the range is not mapped (`EFAULT`).
     #[error("part of the range at {0:#x} is not mapped")]
@@ -96,8 +96,8 @@ impl Memory {
         NodePlace { node: task.node, policy: task.policy }
     }
 
-    /// Returns the process's node and policy with its turn, to give them back later: a process has
-    /// those of the thread that runs.
+    /// Returns the process's node and policy with its turn, to give them back later: the process
+    /// follows the thread that runs.
     #[must_use]
     pub fn task(&self, mm: MmId) -> Task {
         self.core.buddy.task(mm)

@@ -153,12 +153,9 @@ impl Event {
         match self.op {
             Op::Exec | Op::Read | Op::Write => self.validate_run(),
             Op::Mmap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.len)),
-            Op::Munmap
-            | Op::Mprotect
-            | Op::Madvise
-            | Op::Collapse
-            | Op::Mlock
-            | Op::Mempolicy => fits(self.addr, self.len),
+            Op::Munmap | Op::Mprotect | Op::Madvise | Op::Collapse | Op::Mlock | Op::Mempolicy => {
+                fits(self.addr, self.len)
+            }
             Op::Mremap => fits(self.addr, self.len).and_then(|()| fits(self.pos, self.aux)),
             Op::Pread | Op::Pwrite if self.len > CALL_BYTES_MAX => {
                 Err(RowFault::TooLong(self.op, self.len))

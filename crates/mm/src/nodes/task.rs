@@ -6,7 +6,7 @@ use super::{Nodes, Zone};
 use crate::mempolicy::{MemPolicy, Reach, Route};
 use crate::units::{MmId, NodeId, NodeSet};
 
-/// A process's CPU and memory policy, or those of one of its threads.
+/// The CPU and memory policy of a process or of one of its threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     pub(crate) node: NodeId,

@@ -17,7 +17,7 @@ use crate::replay::program::ProcessNr;
 use crate::replay::program::place::page_end;
 use crate::replay::program::space::SpaceNr;
 
-/// The policies of threads, after the first `set_mempolicy`. Until then, all have that of the start.
+/// The policies of threads, from the first `set_mempolicy` on. Until then, all follow `--numa`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ThreadPolicies {
     at_start: Option<Task>,

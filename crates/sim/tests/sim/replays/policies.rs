@@ -56,7 +56,7 @@ fn start(flags: u32) -> Event {
     Event { aux: 1, flags, ..Event::new(0, Op::Fork) }
 }
 
-/// Pages of 4K on the other node, where the program does not run.
+/// Pages of 4K that are not on the node of the program.
 fn far_pages(kernel: &str, events: impl IntoIterator<Item = Event>) -> u64 {
     let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
     let events: Vec<Event> = events.into_iter().collect();
