@@ -1,7 +1,7 @@
 //! The running kernel's memory management: one reading of everything that decides.
 //!
 //! ```text
-//!   /sys/kernel/mm   THP, khugepaged, generations, pools of huge pages, KSM
+//!   /sys/kernel/mm   THP, khugepaged, generations, pools of huge pages, KSM, features of kernel/
 //!   /sys/block, /sys/fs/btrfs   readahead and largest I/O of devices
 //!   /proc/sys        vm.*
 //!   debugfs          fault_around_bytes, preemption model       root only
@@ -60,7 +60,7 @@ impl KernelFacts {
     #[must_use]
     pub fn read(catalog: &Catalog, disks: &BTreeSet<String>) -> Self {
         let sizes = catalog.sizes();
-        let names = Catalog::names(&sizes);
+        let names = [Catalog::names(&sizes), catalog.largefolio_names()].concat();
         let value = |name: &String| Some((name.clone(), catalog.read(name).ok()?.value));
         let others = OTHERS
             .iter()

@@ -7,7 +7,7 @@
 //!               pinned   pinned pages, and their addresses                          pinned
 //!   /proc       host   release, processor, memory, this boot                        host
 //!               counters   events since boot, waits for memory (PSI)                counters
-//!   /sys        thp, block, cgroup, kernel: paths of settings and limits            thp block cgroup kernel
+//!   /sys        thp, block, cgroup, kernel, largefolio: paths of settings and limits
 //!   a setting   Choice always [madvise] never                                       choice
 //! ```
 //!
@@ -27,6 +27,7 @@ pub mod counters;
 pub mod fd;
 pub mod host;
 pub(crate) mod kernel;
+pub(crate) mod largefolio;
 pub mod maps;
 pub mod pinned;
 pub mod smaps;
@@ -90,7 +91,7 @@ fn bytes_of_kib(value: &str) -> Option<u64> {
     value.strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1 << 10)
 }
 
-fn number(system: &dyn System, path: &Path) -> Option<u64> {
+pub(crate) fn number(system: &dyn System, path: &Path) -> Option<u64> {
     let text = system.text(path).ok()?;
     std::str::from_utf8(&text).ok()?.trim().parse().ok()
 }

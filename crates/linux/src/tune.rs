@@ -38,6 +38,12 @@ pub enum TuneError {
     Name { name: String, expected: &'static str },
     #[error("{name}: cannot read {}: {source}; does this kernel have the setting?", shown(path))]
     Read { name: String, path: PathBuf, source: io::Error },
+    #[error(
+        "{name}: this kernel does not have the setting: there is no {}; `make kernel` in \
+         largefolio's source builds a kernel that has it (docs/guide/kernel.md)",
+        shown(path)
+    )]
+    NoFeature { name: String, path: PathBuf },
     #[error("{name}: cannot be {value:?}; expected {expected}")]
     Value { name: String, value: String, expected: String },
     #[error("cannot set {name} to {value:?} ({}): {source}{remedy}", shown(path))]

@@ -59,9 +59,11 @@ systemd/system/UNIT.d/50-largefolio.conf. folio reloads systemd but does not res
 except with --restart.
 
 Settings: thp.enabled thp.defrag thp.shmem_enabled thp.use_zero_page thp.SIZE thp.SIZE.shmem
-khugepaged.NAME readahead.DISK (KiB). The old values are stored in the home directory of the user
-who ran folio: $XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with --root DIR). Exit status: 1
-if none of the settings exists, or if --undo skipped a setting or file because it was changed later.")]
+khugepaged.NAME readahead.DISK (KiB); in kernels built with largefolio's features (make kernel) also
+largefolio.NAME, such as largefolio.exec_order=window. The old values are stored in the home
+directory of the user who ran folio: $XDG_STATE_HOME/largefolio/tune.json (tune-DIR.json with
+--root DIR). Exit status: 1 if none of the settings exists, or if --undo skipped a setting or file
+because it was changed later.")]
 #[expect(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct TuneArgs {
     /// Profile to plan: large, large-always, or a TOML file [default: large, unless --set is given]

@@ -155,6 +155,34 @@ fn errors_name_the_expected_values_and_change_nothing() {
 
 /// `--undo` works after a kill at any moment. The moments vary from run to run; the tests of
 /// `largefolio_linux::tune` interrupt each step in turn.
+/// Settings of a kernel built with `kernel/`.
+#[test]
+fn features_of_the_kernel_are_settings_where_it_has_them() {
+    let system = System::new();
+    let output = system.tune("--set largefolio.exec_order=window --yes");
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    for expected in ["this kernel does not have the setting", "`make kernel`"] {
+        assert!(stderr.contains(expected), "{expected}: {stderr}");
+    }
+    assert!(!text(&system.tune("").stdout).contains("largefolio."));
+    let file = "sys/kernel/mm/largefolio/exec_order";
+    system.write(file, "[off] block window\n");
+    let listed = text(&system.tune("").stdout);
+    let line = listed.lines().find(|line| line.contains("largefolio.exec_order"));
+    let words: Vec<&str> = line.unwrap_or_default().split_whitespace().collect();
+    assert_eq!(words, ["largefolio.exec_order", "off", "stays"], "{listed}");
+    let output = system.tune("--set largefolio.exec_order=window --yes --persist");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let read = |file: &str| fs::read_to_string(system.path(file)).unwrap();
+    assert_eq!(read(file), "off block [window]");
+    let line = "w /sys/kernel/mm/largefolio/exec_order - - - - window\n";
+    assert!(read("etc/tmpfiles.d/largefolio.conf").contains(line));
+    assert_eq!(system.tune("--undo").status.code(), Some(0));
+    assert_eq!(read(file), "[off] block window");
+    assert!(!system.path("etc").exists());
+}
+
 #[test]
 fn undo_works_after_a_kill_while_changing_settings() {
     let system = System::new();

@@ -6,17 +6,20 @@
 //! | `thp.64K` `thp.64K.shmem` | its `hugepages-64kB/enabled`, `hugepages-64kB/shmem_enabled` |
 //! | `khugepaged.pages_to_scan` .. | its `khugepaged/..` |
 //! | `readahead.vda` | `/sys/block/vda/queue/read_ahead_kb` |
+//! | `largefolio.exec_order` .. | `/sys/kernel/mm/largefolio/..`, in kernels built with `kernel/` |
+//! | `largefolio.file_sizes.64K` | its `file_sizes/hugepages-64kB` |
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use largefolio_trace::disk::read_text;
 
 use super::TuneError;
 use crate::proc::choice::Choice;
-use crate::proc::{block, host, thp};
+use crate::proc::{block, host, largefolio, thp};
 use crate::setting;
 use crate::system::{self, mounts};
 
@@ -31,12 +34,23 @@ const KHUGEPAGED: [&str; 7] = [
     "max_ptes_shared",
 ];
 const EXPECTED: &str = "expected thp.enabled, thp.defrag, thp.shmem_enabled, thp.use_zero_page, \
-                        thp.SIZE, thp.SIZE.shmem, khugepaged.NAME or readahead.DISK, such as \
-                        thp.64K or readahead.vda";
+                        thp.SIZE, thp.SIZE.shmem, khugepaged.NAME, readahead.DISK or \
+                        largefolio.NAME, such as thp.64K or readahead.vda";
+const LARGEFOLIO: &str = "largefolio.";
+/// Start of the settings for files in folios of one size, without [`LARGEFOLIO`].
+const FILE_SIZES: &str = "file_sizes.";
+/// Settings of [`LARGEFOLIO`] that decide in which folios files are read; the sizes do too.
+const READS: [&str; 5] = ["exec_order", "exec_order_bytes", "exec_miss", "forced", "forced_gate"];
+/// The smallest folio sizes that have a setting, in KiB: for memory, and for files.
+const MEMORY_KIB_MIN: u64 = 8;
+const FILE_KIB_MIN: u64 = 4;
+const SIZES_KIB_MAX: u64 = 16 << 20;
 /// Largest number for any of these settings. A larger readahead window or pause is a typo.
 const NUMBER_MAX: u64 = 1 << 31;
 /// A setting is one line, which the kernel limits to a page.
 const VALUE_BYTES_MAX: u64 = 64 << 10;
+const ONE_EXEC: &str = "; only one size can have exec: set the other size to always or never first";
+const VALUES: &str = "; docs/guide/tune.md lists the values";
 /// A list of mounts or of swap space.
 const TEXT_BYTES_MAX: u64 = 16 << 20;
 
@@ -74,8 +88,14 @@ impl Catalog {
                     Some(size) => (size, "shmem_enabled"),
                     None => (rest, "enabled"),
                 };
-                let kib = kib_of(size).ok_or_else(unknown)?;
+                let kib = kib_of(size, MEMORY_KIB_MIN).ok_or_else(unknown)?;
                 thp::of_size(kib, file)
+            }
+            "largefolio" if largefolio::NAMES.contains(&rest) => largefolio::setting(rest),
+            "largefolio" => {
+                let size = rest.strip_prefix(FILE_SIZES);
+                let kib = size.and_then(|size| kib_of(size, FILE_KIB_MIN)).ok_or_else(unknown)?;
+                largefolio::of_size(kib)
             }
             "khugepaged" if KHUGEPAGED.contains(&rest) => {
                 thp::setting(&format!("khugepaged/{rest}"))
@@ -92,6 +112,25 @@ impl Catalog {
         rest.is_some_and(|rest| !["defrag", "use_zero_page"].contains(&rest))
     }
 
+    /// Returns whether a setting decides in which folios files are read. Cached
+    /// pages keep their folios.
+    #[must_use]
+    pub fn decides_reads(name: &str) -> bool {
+        let rest = name.strip_prefix(LARGEFOLIO);
+        rest.is_some_and(|rest| READS.contains(&rest) || rest.starts_with(FILE_SIZES))
+    }
+
+    /// Lists the settings of a kernel that was built with `kernel/`; none under other kernels.
+    #[must_use]
+    pub fn largefolio_names(&self) -> Vec<String> {
+        let is_there = |name: &&str| self.below_root(&largefolio::setting(name)).is_file();
+        let names = largefolio::NAMES.into_iter().filter(is_there).map(str::to_owned);
+        let folder = self.below_root(&largefolio::setting(largefolio::FILE_SIZES));
+        let sizes = folio_sizes(&folder).into_iter().map(setting::thp::size_name);
+        let of_files = sizes.map(|size| format!("{FILE_SIZES}{size}"));
+        names.chain(of_files).map(|name| format!("{LARGEFOLIO}{name}")).collect()
+    }
+
     fn below_root(&self, path: &Path) -> PathBuf {
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
@@ -100,10 +139,12 @@ impl Catalog {
     /// An unknown name, or a kernel without the setting.
     pub fn read(&self, name: &str) -> Result<Choice, TuneError> {
         let path = self.path(name)?;
-        let text = read_text(&path, VALUE_BYTES_MAX).map_err(|source| TuneError::Read {
-            name: name.to_owned(),
-            path,
-            source,
+        let text = read_text(&path, VALUE_BYTES_MAX).map_err(|source| {
+            let name = name.to_owned();
+            if name.starts_with(LARGEFOLIO) && source.kind() == io::ErrorKind::NotFound {
+                return TuneError::NoFeature { name, path };
+            }
+            TuneError::Read { name, path, source }
         })?;
         Ok(Choice::parse(&text))
     }
@@ -131,7 +172,11 @@ impl Catalog {
         fs::write(&path, text).map_err(|source| TuneError::Write {
             name: name.to_owned(),
             value: value.to_owned(),
-            remedy: setting::remedy(&source),
+            remedy: match source.kind() {
+                io::ErrorKind::ResourceBusy if name.starts_with(LARGEFOLIO) => ONE_EXEC,
+                io::ErrorKind::InvalidInput if name.starts_with(LARGEFOLIO) => VALUES,
+                _ => setting::remedy(&source),
+            },
             path,
             source,
         })
@@ -162,10 +207,7 @@ impl Catalog {
 
     /// Returns the folio sizes with a setting of their own, in bytes.
     pub(crate) fn sizes(&self) -> BTreeSet<u64> {
-        let entries = fs::read_dir(self.below_root(Path::new(thp::THP)));
-        let names = entries.into_iter().flatten().flatten().map(|entry| entry.file_name());
-        let kib = names.filter_map(|name| thp::kib_of(name.to_str()?));
-        kib.filter_map(|kib| kib.checked_mul(1 << 10)).collect()
+        folio_sizes(&self.below_root(Path::new(thp::THP)))
     }
 
     /// Returns the current values of the settings that decide which folios memory gets, by name.
@@ -290,9 +332,17 @@ fn path_to(name: &str) -> Option<String> {
     parts.into_iter().all(is_number).then(|| format!("nvme{subsystem}n{namespace}"))
 }
 
-/// Converts `64K` to 64 and `2M` to 2048. Accepts powers of two of at least 8 KiB, as in the
-/// kernel's folder names.
-fn kib_of(size: &str) -> Option<u64> {
+/// Returns the sizes in bytes that the kernel's names in a folder contain, such as
+/// `hugepages-64kB`.
+fn folio_sizes(folder: &Path) -> BTreeSet<u64> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let kib = entries.filter_map(|entry| thp::kib_of(entry.file_name().to_str()?));
+    kib.filter_map(|kib| kib.checked_mul(1 << 10)).collect()
+}
+
+/// Converts `64K` to 64 and `2M` to 2048. Accepts powers of two of at least `kib_min`, as in the
+/// kernel's names.
+fn kib_of(size: &str, kib_min: u64) -> Option<u64> {
     let (number, unit_kib) = match size.as_bytes().last()? {
         b'K' => (size.strip_suffix('K')?, 1),
         b'M' => (size.strip_suffix('M')?, 1 << 10),
@@ -300,7 +350,7 @@ fn kib_of(size: &str) -> Option<u64> {
         _ => return None,
     };
     let kib = number.parse::<u64>().ok()?.checked_mul(unit_kib)?;
-    (kib.is_power_of_two() && (8..=16 << 20).contains(&kib)).then_some(kib)
+    (kib.is_power_of_two() && (kib_min..=SIZES_KIB_MAX).contains(&kib)).then_some(kib)
 }
 
 /// Accepts only a single folder below `/sys/block`.

@@ -62,7 +62,7 @@ impl ChangeSet {
             for name in names {
                 let current = match catalog.read(&name) {
                     Ok(current) => current,
-                    Err(error @ TuneError::Read { .. }) => {
+                    Err(error @ (TuneError::Read { .. } | TuneError::NoFeature { .. })) => {
                         plan.missing.push(Missing { name, reason: error.to_string() });
                         continue;
                     }
@@ -82,10 +82,25 @@ impl ChangeSet {
         if profile.wishes.iter().any(|wish| wish.name == "readahead") {
             plan.warnings = warnings::of_readahead(catalog);
         }
+        plan.list_features(catalog);
         if plan.has_none() {
             plan.warnings.extend(warnings::of_other_names(catalog));
         }
         Ok(plan)
+    }
+
+    /// Lists the other settings of a kernel built with `kernel/`. Profiles have none of
+    /// these, because they are off at boot.
+    fn list_features(&mut self, catalog: &Catalog) {
+        for name in catalog.largefolio_names() {
+            let is_listed = self.changes.iter().any(|change| change.name == name)
+                || self.kept.iter().any(|kept| kept.name == name);
+            if let Ok(current) = catalog.read(&name)
+                && !is_listed
+            {
+                self.kept.push(Kept { name, now: current.value, is_asked: false });
+            }
+        }
     }
 
     /// Adds a setting requested by name and value, which overrides a profile.

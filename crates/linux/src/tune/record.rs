@@ -294,6 +294,8 @@ fn put_back(catalog: &Catalog, entry: Entry, foreign: Foreign) -> Undone {
     };
     let now = match catalog.read(&entry.name) {
         Ok(current) => current.value,
+        // Another kernel runs now; the setting is off when one that has it starts again.
+        Err(TuneError::NoFeature { .. }) => return Undone::WasBack { entry },
         Err(error) => return Undone::Refused { entry, reason: error.to_string() },
     };
     if now == entry.old {

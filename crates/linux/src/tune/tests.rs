@@ -1,5 +1,6 @@
 //! A copy of a system's settings, and a process that ends at every step.
 
+mod features;
 mod files;
 
 use std::fmt::Write as _;
