@@ -1,5 +1,6 @@
 //! The running kernel and its machine in terms of the model.
 
+mod features;
 mod settings;
 
 use std::cell::OnceCell;
@@ -19,6 +20,7 @@ use largefolio_sim::kernel::{Kernel, parts, version};
 use largefolio_sim::machine::{self, CpuId, Machine, MachineError};
 use largefolio_trace::OpenTrace;
 
+pub(crate) use self::features::edits_of_features;
 pub use self::settings::{Settings, edit};
 use crate::{Error, Remark};
 
@@ -68,17 +70,52 @@ pub fn rules(release: &str, page_bytes: u64) -> Result<Kernel, Error> {
     Ok(Kernel::rules_of_release(release, page_bytes)?)
 }
 
+/// The error if nothing can be predicted.
+const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
+
 /// The name that users give for the running kernel with its settings.
 pub const THIS: &str = "this";
 
-/// Returns this kernel's rules with its current settings.
+/// The running kernel before and after a change of settings.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChangedRules {
+    pub plain: Kernel,
+    pub changed: Kernel,
+}
+
+/// Returns this kernel's rules with its current settings, and with `changes` (name and value).
 ///
 /// # Errors
-/// As [`rules`].
-pub fn rules_with_settings() -> Result<Kernel, Error> {
-    let kernel = rules(&release(), rustix::param::page_size() as u64)?;
+/// As [`rules`], or a setting that the model does not have.
+pub fn changed_rules(changes: &[(&str, &str)]) -> Result<ChangedRules, Error> {
+    let kernel = rules(&release(), rustix::param::page_size() as u64)
+        .map_err(|error| Error::about(NO_RULES, error))?;
     let facts = KernelFacts::read(&Catalog::below(Path::new("/")), &BTreeSet::new());
-    Ok(with_notes(Settings::of(&facts).on(&kernel.name)?, kernel))
+    changed_from(kernel, facts, changes)
+}
+
+fn changed_from(
+    kernel: Kernel,
+    mut facts: KernelFacts,
+    changes: &[(&str, &str)],
+) -> Result<ChangedRules, Error> {
+    let plain = Settings::of(&facts).on(&kernel.name)?;
+    let mut edits = String::new();
+    for (setting, value) in changes {
+        if features::has_rule(setting) {
+            // One edit can need several settings.
+            facts.settings.insert((*setting).to_owned(), (*value).to_owned());
+        } else if let Some(edit) = edit(setting, value) {
+            edits = format!("{edits}+{edit}");
+        } else {
+            return Err(Error::request(format!(
+                "the model does not know the setting {setting}, so its effect cannot be \
+                 predicted; verify without --trace"
+            )));
+        }
+    }
+    let name = format!("{}{edits}", Settings::of(&facts).with(&kernel.name));
+    Ok(ChangedRules { plain: with_notes(plain, kernel), changed: Kernel::parse(&name)? })
 }
 
 /// Returns the kernel called `name`, as [`This::named`] does, but reads the settings for this call

@@ -13,6 +13,7 @@ use largefolio_linux::kernel_facts::{DiskFacts, KernelFacts};
 use largefolio_sim::gaps::{Gap, GapKind};
 use largefolio_sim::kernel::{Kernel, overrides};
 
+use super::features::Features;
 use crate::{Error, Remark};
 
 /// Settings with a rule that every kernel has, and what applies if they cannot be read.
@@ -68,6 +69,11 @@ impl Settings {
         settings.add_values(facts);
         settings.add_disks(facts);
         settings.add_rest(facts);
+        let Features { edits, ignored } = Features::of(&facts.settings);
+        settings.edits.extend(edits);
+        for what in ignored {
+            settings.no_rule(what);
+        }
         settings
     }
 

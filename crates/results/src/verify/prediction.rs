@@ -8,22 +8,19 @@ use largefolio_linux::verify::rounds::NR_ROUNDS_MIN;
 use largefolio_linux::verify::verdict::nr_rounds_until;
 use largefolio_sim::cost::{Anchor, Estimate, MeasuredChange, TimeKind};
 use largefolio_sim::interval::Interval;
-use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::{FLOOR_PERCENT, Machine, TimeErrors};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_trace::OpenTrace;
 use serde::Serialize;
 
 use super::sentences;
-use crate::{Error, Remark, anchor, figures, running};
+use crate::running::{self, ChangedRules};
+use crate::{Error, Remark, anchor, figures};
 
 /// Why a prediction is cut at 0.
 const CLIPPED: &str = "the estimated saving exceeds the whole measured time, so a cost in the \
                        machine file is wrong for this run; measure this machine with folio \
                        calibrate";
-
-/// The error if nothing can be predicted.
-const NO_RULES: &str = "the model has no rules for the running kernel; verify without --trace";
 
 #[derive(Debug)]
 pub struct VerifyPrediction {
@@ -112,21 +109,7 @@ impl VerifyPrediction {
     pub fn plan(from: PredictedFrom<'_>, settings: &[(&str, &str)]) -> Result<Self, Error> {
         // An unreadable trace must fail before twenty rounds are measured.
         let trace = OpenTrace::open(from.trace)?;
-        let plain =
-            running::rules_with_settings().map_err(|error| Error::about(NO_RULES, error))?;
-        let mut name = plain.name.clone();
-        for (setting, value) in settings {
-            match running::edit(setting, value) {
-                Some(edit) => name = format!("{name}+{edit}"),
-                None => {
-                    return Err(Error::request(format!(
-                        "the model does not know the setting {setting}, so its effect cannot be \
-                         predicted; verify without --trace"
-                    )));
-                }
-            }
-        }
-        let changed = Kernel::parse(&name)?;
+        let ChangedRules { plain, changed } = running::changed_rules(settings)?;
         let machine = Machine::of_user(from.machine)?;
         if from.saves_anchor {
             anchor::check_is_here("--save-anchor", [&machine])?;

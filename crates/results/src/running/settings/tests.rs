@@ -1,11 +1,13 @@
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use largefolio_linux::tune::catalog::Catalog;
 use largefolio_trace::{FileInfo, Meta, Writer};
 use tempfile::TempDir;
 
 use super::*;
-use crate::running::{This, known, nearest_rules};
+use crate::running::{This, changed_from, known, nearest_rules};
 
 fn system(files: &[(&str, &str)]) -> TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -212,5 +214,153 @@ fn warns_about_a_setting_that_another_folio_holds() {
         remarks().contains("another folio command (verify, run or bench) has changed thp.enabled"),
         "{}",
         remarks()
+    );
+}
+
+const FEATURES: &str = "sys/kernel/mm/largefolio";
+
+/// The edits that the features' settings add, and the gaps that they leave.
+fn features(files: &[(&str, &str)]) -> (Vec<String>, Vec<String>) {
+    let dir = system(&[(ENABLED, "always [madvise] never\n")]);
+    for (file, text) in files {
+        set(dir.path(), &format!("{FEATURES}/{file}"), text);
+    }
+    let facts = KernelFacts::read(&Catalog::below(dir.path()), &BTreeSet::new());
+    let plain = Settings::of(&KernelFacts {
+        settings: [("thp.enabled".to_owned(), "madvise".to_owned())].into(),
+        ..facts.clone()
+    });
+    let settings = Settings::of(&facts);
+    let edits = settings.edits.iter().filter(|edit| !plain.edits.contains(edit));
+    let gaps = settings.gaps.iter().filter(|gap| gap.what.starts_with("largefolio."));
+    (edits.cloned().collect(), gaps.map(|gap| gap.what.clone()).collect())
+}
+
+#[test]
+fn features_of_the_kernel_are_the_edits_of_the_same_name() {
+    let off = [
+        ("exec_order", "[off] block window\n"),
+        ("exec_order_bytes", "65536\n"),
+        ("exec_miss", "[kernel] counted posted final\n"),
+        ("forced", "[kernel] pmd posted final\n"),
+        ("forced_gate", "[kernel] off on\n"),
+        ("clear", "[off] posted merged\n"),
+    ];
+    assert_eq!(features(&off), (Vec::new(), Vec::new()));
+    // Settings of recorded kernels, and the files with their rules.
+    let with = |changes: &[(&'static str, &'static str)]| {
+        features(&[&off[..], changes].concat()).0.join("+")
+    };
+    let window = ("exec_order", "off block [window]\n");
+    for (changes, expected, recorded) in [
+        (&[window][..], "exec-window=64K", "f_612_4k_exec"),
+        (&[("exec_order", "off [block] window\n")], "exec-block=64K", "b_612_4k_s000"),
+        (
+            &[
+                window,
+                ("exec_miss", "kernel counted [posted] final\n"),
+                ("forced", "kernel pmd [posted] final\n"),
+                ("forced_gate", "kernel off [on]\n"),
+            ],
+            "exec-window=64K+exec-miss=posted+forced=posted+forced-gate=on",
+            "d_612_4k_exec_s002",
+        ),
+    ] {
+        assert_eq!(with(changes), expected);
+        let edited = Kernel::parse(&format!("6.12+{expected}")).unwrap().rules;
+        assert_eq!(edited, recorded_rules(recorded), "{recorded}");
+    }
+    let bytes = ("exec_order_bytes", "2097152\n");
+    assert_eq!(
+        with(&[window, bytes, ("clear", "off posted [merged]\n")]),
+        "exec-window=2M+clear=merged"
+    );
+}
+
+fn recorded_rules(name: &str) -> largefolio_mm::rules::Rules {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let path = root.join("kernels/recorded").join(format!("{name}.toml"));
+    Kernel::parse(path.to_str().unwrap()).unwrap().rules
+}
+
+#[test]
+fn features_of_7_3_are_edits_too() {
+    let size = |kib: u64| format!("file_sizes/hugepages-{kib}kB");
+    let (base, small, large) = (size(4), size(64), size(2048));
+    let off = [
+        ("owners_max", "0\n"),
+        ("pmd_counts", "[one] pages\n"),
+        ("mapcount_max", "1073741823\n"),
+        ("file_collapse", "[large-folios] absent deny-write exec readers\n"),
+        ("copy", "[pages] extents\n"),
+        (&base, "never [always] exec always+exec\n"),
+        (&small, "never [always] exec always+exec\n"),
+        (&large, "never [always] exec always+exec\n"),
+    ];
+    assert_eq!(features(&off), (vec!["mapcount=folio".to_owned()], Vec::new()));
+    let with = |changes: &[(&str, &str)]| {
+        let (edits, gaps) = features(&[&off[..], changes].concat());
+        (edits.join("+"), gaps)
+    };
+    let (edits, gaps) = with(&[
+        ("owners_max", "40\n"),
+        ("pmd_counts", "one [pages]\n"),
+        ("mapcount_max", "1000\n"),
+        ("file_collapse", "large-folios absent deny-write [exec] readers\n"),
+        ("copy", "pages [extents]\n"),
+    ]);
+    let expected = "mapcount=folio+owners-max=40+pmd-counts=pages+file-collapse=exec+copy=extents";
+    assert_eq!((edits.as_str(), gaps), (expected, vec!["largefolio.mapcount_max=1000".to_owned()]));
+    assert!(Kernel::parse(&format!("7.3+{expected}")).is_ok());
+    for (changes, expected, recorded) in [
+        (
+            &[(small.as_str(), "never always exec [always+exec]\n")][..],
+            "64K:always+exec/others:always",
+            None,
+        ),
+        (
+            &[
+                (small.as_str(), "never always [exec] always+exec\n"),
+                (&size(16), "[never] always exec always+exec\n"),
+                (&size(32), "[never] always exec always+exec\n"),
+                (&size(128), "[never] always exec always+exec\n"),
+            ],
+            "64K:exec/2M:always",
+            Some("73_sizes_64k_2m"),
+        ),
+    ] {
+        let edits = with(changes).0;
+        assert_eq!(edits, format!("mapcount=folio+sizes={expected}"));
+        let edited = Kernel::parse(&format!("7.3+{edits}")).unwrap().rules;
+        if let Some(recorded) = recorded {
+            assert_eq!(edited, recorded_rules(recorded));
+        }
+    }
+}
+
+/// `folio verify --tune` sets one of two settings that make one edit, and can turn one off.
+#[test]
+fn a_changed_feature_is_predicted_with_the_other_settings() {
+    let dir = system(&[(ENABLED, "always [madvise] never\n")]);
+    set(dir.path(), &format!("{FEATURES}/exec_order"), "off block [window]\n");
+    set(dir.path(), &format!("{FEATURES}/exec_order_bytes"), "65536\n");
+    let facts = KernelFacts::read(&Catalog::below(dir.path()), &BTreeSet::new());
+    let of = |changes: &[(&str, &str)]| {
+        changed_from(Kernel::parse("6.12").unwrap(), facts.clone(), changes)
+    };
+    let exec = |kernel: &Kernel| kernel.rules.fault.exec;
+    let wanted = |edit: &str| Kernel::parse(&format!("6.12{edit}")).unwrap().rules.fault.exec;
+    let rules = of(&[("largefolio.exec_order", "off"), ("thp.enabled", "always")]).unwrap();
+    assert_eq!(
+        [exec(&rules.plain), exec(&rules.changed)],
+        [wanted("+exec-window=64K"), wanted("")]
+    );
+    assert_ne!(rules.plain.rules.anon, rules.changed.rules.anon);
+    let rules = of(&[("largefolio.exec_order_bytes", "2097152")]).unwrap();
+    assert_eq!(exec(&rules.changed), wanted("+exec-window=2M"));
+    let error = of(&[("largefolio.size_advice", "followed")]).unwrap_err().to_string();
+    assert!(
+        error.contains("the model does not know the setting largefolio.size_advice"),
+        "{error}"
     );
 }
