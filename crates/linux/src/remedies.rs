@@ -23,6 +23,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::census::settings::TurnedOn;
 use crate::proc::host::HugetlbPool;
 use crate::shell::{as_root, as_typed, quoted};
 use crate::warm::refusal::replaced_by_copy;
@@ -170,6 +171,21 @@ impl fmt::Display for Remedy {
                 write!(f, "stop the program, {}, start it again{start}", self.command)
             }
         }
+    }
+}
+
+/// Lets the kernel read text in larger folios, and drops a file's small ones from the page cache.
+pub(crate) fn read_text(set: &TurnedOn, path: &Path) -> Remedy {
+    let tune = Remedy::tune(&set.name, set.value);
+    let command =
+        format!("{} && dd if={} iflag=nocache count=0 status=none", tune.command, quoted(path));
+    Remedy {
+        command,
+        restart: Restart::Around,
+        ..tune.costing(
+            "it applies to the text of all programs; a file in the page cache keeps its folios \
+             until it is read again",
+        )
     }
 }
 

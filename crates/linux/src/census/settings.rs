@@ -1,12 +1,14 @@
 //! The transparent huge page settings that apply to a mapping.
 //!
 //! Owns their combined meaning: a size's setting of `inherit` refers to the global one. Ordinary
-//! filesystems have no setting; reads determine their folios.
+//! filesystems have no setting; reads determine their folios. A kernel built with `kernel/` has
+//! settings for these reads.
 
 use std::path::PathBuf;
 
 use crate::geometry::Geometry;
-use crate::proc::thp;
+use crate::proc::{largefolio, number, thp};
+use crate::setting::thp::size_name;
 use crate::system::System;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,6 +29,14 @@ pub struct InForce {
     pub path: PathBuf,
     /// Its name for `folio tune`.
     pub name: String,
+}
+
+/// A setting that is off, and the value that turns it on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TurnedOn {
+    /// Its name for `folio tune`.
+    pub name: String,
+    pub value: &'static str,
 }
 
 impl<'a> ThpSettings<'a> {
@@ -63,6 +73,31 @@ impl<'a> ThpSettings<'a> {
         thp::chosen(self.system, &thp::setting("shmem_enabled")).as_deref() == Some("deny")
     }
 
+    /// Returns the setting with which the kernel would read text in folios of `bytes`; `None` if it
+    /// has no such setting, or reads text in folios of some chosen size already.
+    #[must_use]
+    pub fn text(&self, bytes: u64) -> Option<TurnedOn> {
+        let chosen = |name: &str| thp::chosen(self.system, &largefolio::setting(name));
+        if let Some(form) = chosen("exec_order") {
+            let has_size =
+                number(self.system, &largefolio::setting("exec_order_bytes")) == Some(bytes);
+            let name = "largefolio.exec_order".to_owned();
+            return (form == "off" && has_size).then_some(TurnedOn { name, value: "window" });
+        }
+        let use_of = |kib: u64| thp::chosen(self.system, &largefolio::of_size(kib));
+        let folder = largefolio::setting(largefolio::FILE_SIZES);
+        let names = self.system.names(&folder).ok()?;
+        let mut sizes = names.iter().filter_map(|name| thp::kib_of(name.to_str()?));
+        if sizes.any(|kib| use_of(kib).is_some_and(|word| word.contains("exec"))) {
+            return None;
+        }
+        let value = match use_of(bytes >> 10)?.as_str() {
+            "never" => "exec",
+            _ => "always+exec",
+        };
+        Some(TurnedOn { name: format!("largefolio.file_sizes.{}", size_name(bytes)), value })
+    }
+
     /// Returns `None` on kernels without transparent huge pages or without this size.
     fn sized(&self, bytes: u64, name: &str) -> Option<InForce> {
         let path = thp::of_size(bytes >> 10, name);
@@ -70,7 +105,7 @@ impl<'a> ThpSettings<'a> {
             Some("inherit") => self.global(name),
             Some(word) => {
                 let kind = if name == "enabled" { "" } else { ".shmem" };
-                let name = format!("thp.{}{kind}", crate::setting::thp::size_name(bytes));
+                let name = format!("thp.{}{kind}", size_name(bytes));
                 Some(InForce { allows: allows(word), path, name })
             }
             // Before Linux 6.8 only the PMD size exists, under the global setting.
@@ -128,6 +163,37 @@ mod tests {
         assert_eq!(small.name, "thp.64K");
         assert_eq!(settings.anon(32 << 10), None);
         assert_eq!(settings.shmem(2 << 20).unwrap().allows, Allows::None);
+    }
+
+    #[test]
+    fn text_has_a_setting_in_kernels_built_for_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let system = MemSystem::from_dir(dir.path());
+        let folder = dir.path().join(largefolio::LARGEFOLIO.trim_start_matches('/'));
+        let write = |name: &str, text: &str| {
+            let path = folder.join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let of = |kib: u64| {
+            let set = ThpSettings::of(&system).text(kib << 10);
+            set.map(|set| format!("{}={}", set.name, set.value))
+        };
+        assert_eq!(of(64), None, "another kernel");
+        write("file_sizes/hugepages-64kB", "never [always] exec always+exec\n");
+        write("file_sizes/hugepages-2048kB", "[never] always exec always+exec\n");
+        assert_eq!(of(64).unwrap(), "largefolio.file_sizes.64K=always+exec");
+        assert_eq!(of(2048).unwrap(), "largefolio.file_sizes.2M=exec");
+        assert_eq!(of(32), None, "no such size");
+        write("file_sizes/hugepages-16kB", "never always exec [always+exec]\n");
+        assert_eq!(of(64), None, "another size has it");
+        write("exec_order", "[off] block window\n");
+        assert_eq!(of(64), None, "of an unknown size");
+        write("exec_order_bytes", "65536\n");
+        assert_eq!(of(64).unwrap(), "largefolio.exec_order=window");
+        assert_eq!(of(2048), None, "of another size");
+        write("exec_order", "off [block] window\n");
+        assert_eq!(of(64), None, "it is on");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! ```text
 //!   private memory   now: collapse            next start: the runtime's option, else the setting
 //!   shared memory    now: collapse            next start: the setting, else the mount's
-//!   files            program stopped: warm    next start: run --text remap
+//!   files            program stopped: warm    next start: run --text remap, or the kernel's setting
 //! ```
 //!
 //! The gain counts whole blocks that have at least one page now, because an untouched block stays
@@ -54,7 +54,11 @@ impl Judge<'_> {
         let remedies = match gains.area.backing {
             Backing::Anon => self.anon(&case, &gains),
             Backing::Shmem => self.shared(&case, &gains),
-            Backing::File => vec![self.of_file(&case, finding)],
+            Backing::File => {
+                let mut remedies = vec![self.of_file(&case, finding)];
+                remedies.extend(self.read_larger(&case, finding));
+                or_nothing(remedies)
+            }
         };
         let pmd_bytes = self.census.geometry.pmd_bytes();
         // The option moves CPython's objects to malloc.
@@ -66,6 +70,7 @@ impl Judge<'_> {
                 Action::Nothing => return remedy,
                 // The page cache always holds whole folios.
                 Action::Warm => (of_file, case.target_bytes),
+                Action::Tune if gains.area.backing == Backing::File => (of_file, case.target_bytes),
                 // MADV_COLLAPSE makes only PMD folios, and a copy of the text moves too.
                 Action::Run => (Gain { copied_bytes: of_file.bytes, ..of_file }, pmd_bytes),
                 Action::Collapse => (gains.now, pmd_bytes),
@@ -275,6 +280,29 @@ impl Judge<'_> {
             }
             _ => warmed(case, plan.warm),
         }
+    }
+
+    /// Returns the setting that makes the kernel read this text in larger folios, if it has one.
+    /// Other programs that map the file keep it in the page cache as it is.
+    fn read_larger(&mut self, case: &Case<'_>, finding: &Finding) -> Option<Remedy> {
+        let vma = &case.mapping.vma;
+        let set = self.settings.text(case.target_bytes).filter(|_| vma.is_exec())?;
+        let has = |refusal| finding.reasons.iter().any(|reason| reason.refusal == refusal);
+        let is_local = mounts::is_local(self.facts.filesystem(case));
+        let is_here = is_local && self.question.verbs.is_here(&vma.path, vma.inode);
+        if has(Refusal::OpenForWrite) || has(Refusal::Filesystem) || vma.is_deleted || !is_here {
+            return None;
+        }
+        let plan = self.file_plan(case);
+        let is_placed = matches!(plan.placed, Some(Placed::Mappable { .. }));
+        let is_alone = match plan.warm?.refusal {
+            Some(WarmRefusal::InUse { pids, .. }) => {
+                pids.iter().all(|pid| *pid == case.process.pid)
+            }
+            refusal => refusal.is_none(),
+        };
+        let is_reached = is_placed && is_alone && vma.is_congruent(case.target_bytes);
+        is_reached.then(|| remedies::read_text(&set, &vma.path))
     }
 
     /// Returns whether it contains a PMD block, the size that `MADV_COLLAPSE` makes.

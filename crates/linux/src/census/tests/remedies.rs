@@ -10,7 +10,7 @@ use crate::alignment::{Obstacle, Placed};
 use crate::census::block::{BlockFacts, Runs};
 use crate::reasons::Refusal;
 use crate::remedies::verbs::Verbs;
-use crate::remedies::{Action, Remedy, Restart};
+use crate::remedies::{Action, Remedy, Restart, Scope};
 use crate::shell::as_root;
 use crate::system::MemSystem;
 use crate::warm::{WarmRefusal, Warmed};
@@ -283,6 +283,40 @@ fn a_short_file_is_warmed_if_the_loader_places_it_so_each_time() {
     assert!(!refused.cost.contains("folio warm"), "it would refuse: {refused:?}");
     let none = of_short(&Answers::default());
     assert!(!none.is_some() && none.cost.contains("a new address each time it starts"), "{none:?}");
+}
+
+#[test]
+fn a_kernel_that_can_read_text_in_large_folios_is_set_to_do_so() {
+    let well = || Some(Placed::Mappable { text_bytes: 128 * K, file: 0..192 * K });
+    let of = |answers: &Answers, value: &str| {
+        let (_dir, system) = edited("6.18", |dir| {
+            let folder = dir.join("sys/kernel/mm/largefolio");
+            std::fs::create_dir_all(&folder).unwrap();
+            std::fs::write(folder.join("exec_order"), value).unwrap();
+            std::fs::write(folder.join("exec_order_bytes"), "65536\n").unwrap();
+        });
+        let census_findings = judged_with(&system, 100, answers);
+        finding(&census_findings, 0x40_0000).unwrap().remedies.clone()
+    };
+    let off = "[off] block window\n";
+    let [warm, read] = &of(&Answers { placed: well(), ..Answers::default() }, off)[..] else {
+        panic!("the file's own remedy, and the system's");
+    };
+    assert_eq!((warm.action, warm.scope), (Action::Warm, Scope::Program));
+    assert_eq!((read.action, read.scope), (Action::Tune, Scope::System));
+    let tune = as_root("folio tune --set largefolio.exec_order=window --yes");
+    let drop = "dd if=/usr/bin/server iflag=nocache count=0 status=none";
+    let expected = format!("stop the program, {tune} && {drop}, start it again");
+    assert_eq!((read.to_string(), &read.undo), (expected, &as_root("folio tune --undo")));
+    assert_eq!((read.gain_bytes, read.folio_bytes), (warm.gain_bytes, 64 * K));
+    let on = of(&Answers { placed: well(), ..Answers::default() }, "off block [window]\n");
+    assert_eq!(on.len(), 1, "{on:?}");
+    let in_use = Some(WarmRefusal::InUse { bytes: 1, pids: vec![100, 7] });
+    let shared = of(&Answers { placed: well(), warm: in_use, ..Answers::default() }, off);
+    assert!(!shared[0].is_some(), "another program keeps the file cached: {shared:?}");
+    let random = Some(Placed::Unmappable(Obstacle::Random(4096)));
+    let random = of(&Answers { placed: random, ..Answers::default() }, off);
+    assert!(!random[0].is_some(), "entries could not map the folios: {random:?}");
 }
 
 #[test]
