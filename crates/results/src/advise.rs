@@ -27,6 +27,7 @@ use largefolio_linux::alignment::Placed;
 use largefolio_linux::geometry::Geometry;
 use largefolio_linux::remedies::verbs::{LiveVerbs, Verbs as _};
 use largefolio_linux::run::Fallback;
+use largefolio_linux::tune::catalog::Catalog;
 use largefolio_sim::interval::Interval;
 use largefolio_sim::replay::CacheState;
 use largefolio_trace::{Meta, OpenTrace};
@@ -145,7 +146,9 @@ impl Question {
         let kernel = this.named(running::THIS)?;
         let running::Host { machine, walks, remark } = running::machine()?;
         let Texts { files: texts, refusal } = Texts::of(meta);
-        let (choices, left_out) = choice::of_system(&kernel, &choice::Program::of(meta, refusal))?;
+        let catalog = Catalog::below(Path::new("/"));
+        let (choices, left_out) =
+            choice::of_system(&catalog, &kernel, &choice::Program::of(meta, refusal))?;
         let (anchor, ignored) = anchor::known(&trace);
         let search = search::Search {
             trace: &trace,
@@ -332,7 +335,8 @@ fn plan(
         steps.push(warm_step(texts, lasting));
     }
     let start: Vec<String> = chosen.iter().flat_map(|choice| choice.start.clone()).collect();
-    let tunes = set.iter().flat_map(|one| ["--tune", one]).map(str::to_owned);
+    let tuned_now = chosen.iter().flat_map(|choice| &choice.tuned);
+    let tunes = tuned_now.flat_map(|one| ["--tune", one]).map(str::to_owned);
     let verify = ["verify", "--runs"].map(str::to_owned).into_iter();
     let verify = verify
         .chain([NR_ROUNDS.to_string()])

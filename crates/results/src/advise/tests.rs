@@ -9,6 +9,7 @@ fn choice(lever: &str, scope: Scope) -> Choice {
         edits: String::new(),
         annotate: None,
         set: vec![format!("thp.{lever}=always")],
+        tuned: vec![format!("thp.{lever}=always")],
         start: Vec::new(),
         unit_thp: None,
         env: None,
@@ -88,17 +89,19 @@ fn the_simplest_of_equal_plans_is_chosen() {
 #[test]
 fn a_plan_is_made_of_commands() {
     let mut text = choice("text", Scope::Program);
-    (text.set, text.warm) = (Vec::new(), true);
+    (text.set, text.tuned, text.warm) = (Vec::new(), Vec::new(), true);
     text.verify = vec!["--text".to_owned(), "large".to_owned()];
     let mut heap = choice("64K", Scope::System);
     heap.start = vec!["--heap".to_owned(), "64K".to_owned()];
+    // It is in force, so no run can differ in it.
+    heap.set.push("thp.enabled=madvise".to_owned());
     let choices = [heap, text];
     let program = ["job".to_owned(), "a b".to_owned()];
     let texts = ["/usr/bin/job".to_owned()];
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
     let plan = plan((7, &one), &choices, (&program, &texts), &Lasting::default(), Goal::Time);
     let commands: Vec<String> = plan.steps.iter().map(Step::command).collect();
-    let tune = as_root("folio tune --set thp.64K=always --yes");
+    let tune = as_root("folio tune --set thp.64K=always --set thp.enabled=madvise --yes");
     assert_eq!(commands, [tune.as_str(), "folio warm /usr/bin/job"]);
     assert_eq!(plan.steps[0].undo, ["tune", "--undo"]);
     let verify = "verify --runs 20 --tune thp.64K=always --heap 64K --text large -- job";
@@ -114,7 +117,7 @@ fn a_plan_can_be_persistent_and_for_a_service() {
     heap.env = Some("A=1".to_owned());
     heap.env_set = vec!["thp.64K=madvise".to_owned()];
     let mut text = choice("text", Scope::Program);
-    (text.set, text.warm) = (Vec::new(), true);
+    (text.set, text.tuned, text.warm) = (Vec::new(), Vec::new(), true);
     let lasting = Lasting { is_lasting: true, unit: Some("job.service".to_owned()) };
     let one = candidate(&[0, 1], [-3.0, -2.0, -1.0], 0.0);
     let texts = ["/usr/bin/job".to_owned()];
