@@ -31,7 +31,7 @@ mod remap;
 mod sample;
 
 pub use child::{ChildEnd, die_of};
-pub use choice::{Launch, ProgramRequest, RunError, Text, Watched, placed, remap_refusal};
+pub use choice::{Launch, ProgramRequest, RunError, Text, Watched, files, placed, remap_refusal};
 pub use fallback::Fallback;
 pub use heap::Heap;
 pub use inherited::{ThpLimit, limit_thp, thp_disabled};

@@ -63,12 +63,13 @@ Examples:
 --tune accepts the settings that folio tune lists. folio changes them before each changed run and
 restores them after it, even if folio is killed. With --text, folio evicts the program and its
 libraries from the page cache before each plain run and caches them in large folios before each
-changed run, unless other processes map them. Then it runs the command untimed until two runs take
-the same CPU time (at most 8 runs, 2 on a noisy machine). With --server, each run starts the server,
-waits for --ready, times the command that loads it and stops the server; the change applies to the
-server. Exit status: 0 if the change was confirmed or every --fail-if passed; 1 for any other
-verdict, or if a --fail-if failed or was undecided; 2 on error. Ctrl-C ends the measurement and
-shows the complete rounds.")]
+changed run, unless other processes map them. For a setting that decides how files are read, such as
+largefolio.exec_order, folio evicts them before every run. Then it runs the command untimed until
+two runs take the same CPU time (at most 8 runs, 2 on a noisy machine). With --server, each run
+starts the server, waits for --ready, times the command that loads it and stops the server; the
+change applies to the server. Exit status: 0 if the change was confirmed or every --fail-if passed;
+1 for any other verdict, or if a --fail-if failed or was undecided; 2 on error. Ctrl-C ends the
+measurement and shows the complete rounds.")]
 pub(crate) struct VerifyArgs {
     /// Change a system setting for the runs with the change (folio tune lists the settings)
     #[arg(long, value_name = "NAME=VALUE")]
@@ -221,9 +222,11 @@ impl VerbArgs for VerifyArgs {
         if let Some(disabled) = run::thp_disabled() {
             console::warn(&printable(&disabled));
         }
+        let mut files = changed.reads();
         if has_start {
-            plain.cools(changed.starts(self.text.into(), self.heap.0)?);
+            files.extend(changed.starts(self.text.into(), self.heap.0)?);
         }
+        plain.cools(files);
         let (trace, thresholds) = (changed.trace(), self.fail_if);
         let question = VerifyQuestion { metric, margin: self.margin / 100.0, trace, thresholds };
         let form = self.form.form();

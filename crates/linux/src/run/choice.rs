@@ -1,7 +1,7 @@
 //! Chooses the measures for a program and applies them.
 
 use std::cell::OnceCell;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -364,6 +364,15 @@ pub fn placed(path: &Path, elf: &ElfFile, block_bytes: u64) -> Placed {
             .is_some_and(|filesystem| PLACING.contains(&filesystem.name.as_str())),
     };
     alignment::judge(elf, block_bytes, ground)
+}
+
+/// Returns the program that a command runs and its libraries; empty if folio cannot read it.
+#[must_use]
+pub fn files(command: &OsStr) -> Vec<PathBuf> {
+    let program = Program::of(command).ok().and_then(|program| program.elf);
+    let Some((file, _)) = program else { return Vec::new() };
+    let libraries = libraries::of(&file).unwrap_or_default();
+    std::iter::once(file).chain(libraries).collect()
 }
 
 /// Returns why the text of the program at `path` cannot be moved, `None` if it can.

@@ -226,6 +226,18 @@ impl Changed {
         }
     }
 
+    /// Returns the program and its libraries if a setting decides how they are read. Both arms must
+    /// read them again, because cached pages keep their folios.
+    pub(super) fn reads(&mut self) -> Vec<PathBuf> {
+        if !self.plain.settings.iter().any(|one| Catalog::decides_reads(&one.name)) {
+            return Vec::new();
+        }
+        let files = run::files(&self.plain.subject()[0]);
+        self.has_files |= !files.is_empty();
+        self.cooled.extend(files.iter().cloned());
+        files
+    }
+
     pub(super) fn change(&self) -> Change {
         let mut command_args = Vec::new();
         if let Some(request) = &self.request {
@@ -296,7 +308,7 @@ impl Changed {
             self.cooled.clone_from(&plan.files);
             plan.files
         };
-        self.has_files = !files.is_empty();
+        self.has_files |= !files.is_empty();
         Ok(files)
     }
 
