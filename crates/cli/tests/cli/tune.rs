@@ -153,8 +153,6 @@ fn errors_name_the_expected_values_and_change_nothing() {
     assert_eq!(system.readahead(), "128");
 }
 
-/// `--undo` works after a kill at any moment. The moments vary from run to run; the tests of
-/// `largefolio_linux::tune` interrupt each step in turn.
 /// Settings of a kernel built with `kernel/`.
 #[test]
 fn features_of_the_kernel_are_settings_where_it_has_them() {
@@ -183,6 +181,8 @@ fn features_of_the_kernel_are_settings_where_it_has_them() {
     assert!(!system.path("etc").exists());
 }
 
+/// `--undo` works after a kill at any moment. The moments vary from run to run; the tests of
+/// `largefolio_linux::tune` interrupt each step in turn.
 #[test]
 fn undo_works_after_a_kill_while_changing_settings() {
     let system = System::new();
