@@ -13,9 +13,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "recordings"))
 
 import built  # noqa: E402
 import clear  # noqa: E402
+import cold  # noqa: E402
 import collapse  # noqa: E402
 import cow  # noqa: E402
 import guest  # noqa: E402
+import instructions  # noqa: E402
 import kernel_mutants  # noqa: E402
 import khugepaged  # noqa: E402
 import nodes  # noqa: E402
@@ -161,6 +163,131 @@ class Lists(unittest.TestCase):
         self.assertEqual(len(runs), 18)
         self.assertTrue(all("edits=clear=" in line for line in lines if line.startswith("run ")))
         self.assertEqual(clear.sizes_kb(65536)[-1], 512 << 10)
+
+
+class Instructions(unittest.TestCase):
+    TEXT = ("# count page=4096 arch=x86-64 release=6.12.1 variant= settings=- kib=64 rounds=2\n"
+            "c fault 1 16 10 x3 12 40\nc fork_none 0 0 100\nc fork 2 32 130 x2\nend\n")
+    CALIBRATED = "# count page=4096 arch=x86-64 release=6.12.1\nk turns 100 201\nend\n"
+
+    def rows(self, *texts):
+        boots = []
+        for text in texts:
+            results = {"calibrate": (0, self.CALIBRATED), "off:memory:64": (0, text)}
+            by_key, known, _ = instructions.collected(results, None)
+            self.assertEqual(known, {"turns": (100, 201)})
+            boots.append(by_key)
+        return instructions.merged(boots)
+
+    def test_short_forms_of_equal_values_are_written_out(self):
+        samples, _, _ = instructions.parsed(self.TEXT)
+        self.assertEqual(samples["fault"], (1, 16, [10, 10, 10, 12, 40]))
+        _, known, file = instructions.parsed("# count\nk getpid 1 90\nf 3 48\nend\n")
+        self.assertEqual((known, file), ({"getpid": (1, 90)}, (3, 48)))
+        with self.assertRaises(ValueError):
+            instructions.parsed(self.TEXT.removesuffix("end\n"))
+
+    def test_boots_are_counted_together_and_each_has_its_median(self):
+        fault, *_ = self.rows(self.TEXT, self.TEXT.replace("10 x3", "11 x3"))
+        self.assertEqual((fault["n"], fault["median"], fault["min"], fault["max"]), (10, 11, 10, 40))
+        self.assertEqual((fault["boots"], fault["folios"], fault["pages"]), ([10, 11], 1, 16))
+
+    def test_a_folio_costs_what_is_above_no_folio(self):
+        rows = self.rows(self.TEXT)
+        fork = next(row for row in rows if row["operation"] == "fork")
+        self.assertEqual(instructions.each_folio(fork, rows), 15)
+        fork["settings"] = "owners_max=40"
+        self.assertEqual(instructions.each_folio(fork, rows), 65)
+        self.assertIn("| off | fault | 64 | 5 | 10 | 10 | 40 | the same | 10.0 | 0.6 |",
+                      instructions.table(rows))
+
+    def test_the_file_is_read_back(self):
+        rows = self.rows(self.TEXT)
+        text = instructions.toml({"kernel": "k", "boots": 1}, {"turns": (100, 201)},
+                                 {"off": (3, 48)}, rows)
+        read = tomllib.loads(text)
+        self.assertEqual((read["rows"], read["files"]), (rows, {"off": [3, 48]}))
+        self.assertEqual((read["kernel"], read["known"]), ("k", {"turns": [100, 201]}))
+
+    def test_each_setting_is_set_counted_and_reset(self):
+        for name, forms in instructions.FORMS.items():
+            kernel = built.KERNELS[name]
+            features = {f"LARGEFOLIO_{key.split('_max')[0].upper()}"
+                        for key in ("clear", "copy", "exec_order", "owners_max")
+                        if any(form.startswith(key) for form in forms)}
+            self.assertLessEqual(features, set(kernel["options"]), name)
+            lines = instructions.commands([instructions.OFF, *forms], 2)
+            for form in forms:
+                key, _, value = form.partition("=")
+                at = lines.index(f"require {built.SETTINGS}/{key} {value}")
+                back = lines.index(f"require {built.SETTINGS}/{key} "
+                                   f"{instructions.SETTINGS[key][0]}", at + 1)
+                runs = [line for line in lines[at:back] if line.startswith("run ")]
+                self.assertTrue(runs, form)
+                self.assertTrue(all(line.startswith(f"run {form}:") for line in runs), form)
+
+    def test_a_size_is_allowed_only_while_it_is_counted(self):
+        for part in ("memory", "fault"):
+            allowed = set()
+            for line in instructions.runs("off", part, 2):
+                word, what, value, *_ = line.split()
+                if word == "set":
+                    (allowed.add if value == "always" else allowed.discard)(what)
+                else:
+                    kib = int(what.split(":")[2])
+                    self.assertEqual(sorted(allowed), [] if kib == 4 else
+                                     [f"{guest.THP}/hugepages-{kib}kB/enabled"])
+            self.assertFalse(allowed)
+
+
+class Cold(unittest.TestCase):
+    TEXT = ("# cold arch=x86-64 release=6.12.1 variant=- settings=off\nended status=0\n"
+            "faults minor=90 major=10\nreads requests=7 bytes=70000\n"
+            "folios order=0 nr=3\nfolios order=4 nr=1\nend\n")
+
+    def test_a_run_has_faults_bytes_and_folios_by_size(self):
+        row = cold.parsed(self.TEXT)
+        self.assertEqual(row, {"faults": 100, "major": 10, "read_bytes": 70000,
+                               "cached_bytes": 19 * 4096, "folios": {4: 3, 64: 1}})
+        self.assertEqual([round(part, 1) for part in cold.shares(row["folios"])],
+                         [15.8, 0.0, 84.2])
+        for wrong in (self.TEXT.replace("status=0", "status=256"), self.TEXT[:-4]):
+            with self.assertRaises(ValueError):
+                cold.parsed(wrong)
+
+    def test_a_prediction_has_the_same_numbers(self):
+        row = cold.of_row({"memory_stat": {"pgfault": 100, "pgmajfault": 10},
+                           "reads": {"bytes": 70000},
+                           "cached_bytes": {"4096": 3 * 4096, "65536": 65536, "8192": 0}})
+        self.assertEqual(row, cold.parsed(self.TEXT))
+        self.assertEqual(cold.kernel_of("6.12-largefolio", "exec-window=64K"),
+                         "6.12+exec-window=64K")
+        self.assertEqual(cold.kernel_of("6.18", ""), "6.18")
+
+    def test_the_disk_has_the_files_at_their_paths(self):
+        disk = cold.Disk()
+        disk.add("/usr/bin/one", "---755 0 0 /from/one")
+        disk.add("/lib", "l--777 0 0 usr/lib")
+        self.assertEqual(disk.protofile().splitlines(),
+                         ["/dev/null", "0 0", "d--755 0 0", "lib l--777 0 0 usr/lib",
+                          "usr d--755 0 0", "bin d--755 0 0", "one ---755 0 0 /from/one",
+                          "$", "$", "$"])
+
+    def test_a_library_is_found_by_its_short_name(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            library = pathlib.Path(scratch) / "libx.so.1.2"
+            library.touch()
+            (library.parent / "libx.so.1").symlink_to(library.name)
+            (library.parent / "libx.so").symlink_to("libother.so")
+            lines = cold.disk_of([str(library)]).protofile().splitlines()
+        self.assertIn("libx.so.1 l--777 0 0 libx.so.1.2", lines)
+        self.assertFalse([line for line in lines if line.startswith("libx.so ")])
+
+    def test_the_file_is_read_back(self):
+        rows = [{"settings": "off", "by": "boot 1", **cold.parsed(self.TEXT)}]
+        read = tomllib.loads(cold.toml({"kernel": "k"}, rows))
+        read["runs"][0]["folios"] = {int(kb): nr for kb, nr in read["runs"][0]["folios"].items()}
+        self.assertEqual((read["kernel"], read["runs"]), ("k", rows))
 
 
 class Events(unittest.TestCase):

@@ -58,7 +58,7 @@ pub use closeness::{Closeness, ValuePair};
 pub use count::Count;
 pub use curve::{CountFinding, Curve, CurveFinding, CurveLine, LimitFinding, LineFinding, Series};
 pub use error::{Mistake, StudyError};
-pub use file::{Bench, BenchWork, Change, Quoted, Row, Source, Study, Subject, Table};
+pub use file::{Bench, BenchWork, Change, InKernel, Quoted, Row, Source, Study, Subject, Table};
 pub use finding::{Derivation, Finding, Measured, Measurements, RowFinding, TableFinding};
 pub use frontier::{ChangeFinding, Frontier, FrontierCount, FrontierFinding, FrontierLine};
 pub use metric::Metric;

@@ -54,6 +54,7 @@ pub struct Row {
     /// Resolution of the published table: a smaller change counts as none.
     pub same_within: f64,
     pub ours: Ours,
+    pub in_kernel: Option<InKernel>,
     /// The basis declared by the file; the rest follows from `ours`.
     pub basis: Vec<Basis>,
     /// Our inputs that are the series' own numbers.
@@ -94,6 +95,30 @@ pub struct Published {
 impl Published {
     pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
         [self.before, self.after, self.change].into_iter().flatten()
+    }
+}
+
+/// The operation counted in kernels whose clock advances with each instruction.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InKernel {
+    pub before: f64,
+    pub after: f64,
+    /// The unit, which no published table has: `instructions per store`.
+    pub unit: String,
+    /// Rows of `recordings/instructions`, before and after: `KERNEL:SETTINGS:OPERATION:KIB`.
+    pub counted: [String; 2],
+}
+
+impl InKernel {
+    pub(super) fn numbers(&self) -> impl Iterator<Item = f64> {
+        [self.before, self.after].into_iter()
+    }
+
+    /// The change in percent; `None` if it starts at 0.
+    #[must_use]
+    pub fn change(&self) -> Option<f64> {
+        (self.before != 0.0).then(|| (self.after / self.before - 1.0) * 100.0)
     }
 }
 

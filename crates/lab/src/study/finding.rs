@@ -8,7 +8,7 @@ use super::basis::Basis;
 use super::cell::Values;
 use super::closeness::{Closeness, ValuePair};
 use super::curve::CurveFinding;
-use super::file::{Change, Ours, Published, Quoted, Row, Source, Study};
+use super::file::{Change, InKernel, Ours, Published, Quoted, Row, Source, Study};
 use super::frontier::FrontierFinding;
 use super::metric::{Metric, Number};
 use super::parts::Input;
@@ -71,6 +71,8 @@ pub struct RowFinding {
     pub level: Option<Closeness>,
     /// Whether the row counts and matches; absent if there is nothing to compare.
     pub score: Option<Score>,
+    /// Instructions in kernels; no part of the comparison.
+    pub in_kernel: Option<InKernel>,
     pub how: Derivation,
     pub basis: Vec<Basis>,
     pub inputs_of_series: Option<String>,
@@ -228,6 +230,7 @@ impl RowFinding {
             level: both.and_then(|(published, ours)| score::level(row, published, ours)),
             closeness,
             score,
+            in_kernel: row.in_kernel.clone(),
             basis: basis(row, study, &how, own_inputs.is_some()),
             inputs_of_series: own_inputs,
             other_quantity: row.other_quantity.clone(),

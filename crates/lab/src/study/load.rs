@@ -10,7 +10,7 @@ use super::basis::Basis;
 use super::builtin::STUDIES;
 use super::curve::CurveFile;
 use super::error::{Mistake, StudyError};
-use super::file::{Bench, Change, Ours, Published, Quoted, Row, Source, Study, Table};
+use super::file::{Bench, Change, InKernel, Ours, Published, Quoted, Row, Source, Study, Table};
 use super::frontier::FrontierFile;
 use super::metric::Metric;
 use super::model::Model;
@@ -143,6 +143,7 @@ struct RowFile {
     #[serde(default)]
     bench: bool,
     quoted: Option<Quoted>,
+    in_kernel: Option<InKernel>,
     none: Option<String>,
     reason: Option<String>,
     disagrees: Option<String>,
@@ -420,7 +421,8 @@ impl RowFile {
         }
         let numbers = self.published.iter().flat_map(Published::numbers);
         let quoted = self.quoted.iter().flat_map(Quoted::numbers);
-        if !numbers.chain(quoted).all(is_readable) {
+        let counted = self.in_kernel.iter().flat_map(InKernel::numbers);
+        if !numbers.chain(quoted).chain(counted).all(is_readable) {
             return Err(wrong(
                 "published and quoted numbers must be 0 or from 10^-15 to 10^15 in magnitude",
             ));
@@ -445,6 +447,7 @@ impl RowFile {
             change: common.change.unwrap_or_default(),
             same_within,
             ours,
+            in_kernel: self.in_kernel.clone(),
             basis: self.basis.clone().unwrap_or_else(|| table.basis.clone()),
             inputs_of_series: of_published(&self.inputs_of_series, &table.inputs_of_series),
             other_quantity: of_published(&self.other_quantity, &table.other_quantity),

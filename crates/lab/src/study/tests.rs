@@ -91,6 +91,7 @@ quoted = { before = 1.0, after = 2.0, from = "a document", cpu = "a processor", 
 what = "nothing"
 published = { before = 1, after = 2 }
 none = "not modelled"
+in-kernel = { before = 100, after = 40, unit = "instructions", counted = ["a:off:fault:4", "b:off:fault:4"] }
 "#;
 
 fn finding_of(text: &str) -> Finding {
@@ -121,6 +122,16 @@ fn each_kind_of_row_is_compared_as_it_can_be() {
     assert_eq!(rows[4].distance, Some(80.0));
     assert_eq!(rows[5].how, Derivation::None { why: "not modelled".to_owned() });
     assert_eq!(finding.surprises().count(), 0);
+}
+
+#[test]
+fn what_was_counted_in_a_kernel_is_shown_and_not_scored() {
+    let row = finding_of(SMALL).tables[0].rows[5].clone();
+    assert_eq!(row.in_kernel.unwrap().change(), Some(-60.0));
+    assert_eq!((row.score, row.distance), (None, None));
+    let from_zero = SMALL.replace("before = 100, after = 40", "before = 0, after = 40");
+    let row = finding_of(&from_zero).tables[0].rows[5].clone();
+    assert_eq!(row.in_kernel.unwrap().change(), None);
 }
 
 #[test]
@@ -258,6 +269,8 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ("before = 512, after = 3", "before = 512, after = inf", 46, "published and quoted numbers"),
     ("{ change = 10 }", "{ change = 1e300 }", 51, "published and quoted numbers"),
     ("quoted = { before = 1.0", "quoted = { before = -inf", 70, "published and quoted numbers"),
+    ("before = 100, after = 40", "before = 100, after = nan", 79, "published and quoted numbers"),
+    ("counted = [\"a:off:fault:4\", ", "counted = [", 80, "an array of length 2"),
     ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem called 'xsf'; known: afs"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",

@@ -102,6 +102,24 @@ fn shows(document: &str, shown: &str) {
     assert!(document[begin..end] == *shown, "LARGEFOLIO_UPDATE_DOCS=1 updates {}", path.display());
 }
 
+/// Only a table with such numbers has the column.
+#[test]
+fn instructions_in_a_kernel_are_a_column_next_to_the_models_numbers() {
+    let place = Place::new();
+    let counts = "in-kernel = { before = 5000, after = 1500, unit = \"instructions per store\", \
+                  counted = [\"one:off:keep_rest:64\", \"two:off:keep_rest:64\"] }";
+    fs::write(place.path("small.toml"), small(&format!("count = \"units\"\n{counts}"))).unwrap();
+    let shown = place.done("study --file small.toml");
+    assert!(shown.contains("in a kernel"), "{shown}");
+    assert!(shown.contains("5,000 -> 1,500 (-70.0%) [1]"), "{shown}");
+    let note = "[1] in a kernel: instructions per store, one:off:keep_rest:64 -> two:off:keep_rest";
+    assert!(shown.contains(note), "{shown}");
+    let csv = place.done("study --file small.toml --csv");
+    assert!(csv.contains(",5000,1500,-70,instructions per store,"), "{csv}");
+    fs::write(place.path("small.toml"), small("count = \"units\"")).unwrap();
+    assert!(!place.done("study --file small.toml").contains("in a kernel"));
+}
+
 /// A program with 1 MiB of text and a 3 MiB heap below its limits.
 #[test]
 fn a_program_below_limits_is_drawn_for_each_kernel() {

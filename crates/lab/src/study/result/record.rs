@@ -11,6 +11,9 @@ pub(super) struct Record {
     /// Before, after, change.
     pub(super) ours: [String; 3],
     pub(super) ours_unit: String,
+    /// Before, after, change.
+    pub(super) in_kernel: [String; 3],
+    pub(super) in_kernel_unit: String,
     pub(super) measure: &'static str,
     pub(super) distance: String,
     pub(super) closeness: String,
@@ -25,7 +28,7 @@ pub(super) struct Record {
 }
 
 impl Record {
-    pub(super) const HEADS: [&str; 22] = [
+    pub(super) const HEADS: [&str; 26] = [
         "study",
         "table",
         "what",
@@ -37,6 +40,10 @@ impl Record {
         "ours_after",
         "ours_change",
         "ours_unit",
+        "in_kernel_before",
+        "in_kernel_after",
+        "in_kernel_change",
+        "in_kernel_unit",
         "measure",
         "distance",
         "closeness",
@@ -50,9 +57,10 @@ impl Record {
         "note",
     ];
 
-    pub(super) fn cells(self) -> [String; 22] {
+    pub(super) fn cells(self) -> [String; 26] {
         let [published_before, published_after, published_change] = self.published;
         let [ours_before, ours_after, ours_change] = self.ours;
+        let [in_kernel_before, in_kernel_after, in_kernel_change] = self.in_kernel;
         [
             self.study,
             self.table,
@@ -65,6 +73,10 @@ impl Record {
             ours_after,
             ours_change,
             self.ours_unit,
+            in_kernel_before,
+            in_kernel_after,
+            in_kernel_change,
+            self.in_kernel_unit,
             self.measure.to_owned(),
             self.distance,
             self.closeness,

@@ -138,6 +138,14 @@ fn record(study: &str, table: &str, row: &RowFinding) -> Record {
         unit: row.unit.clone(),
         ours: pair(row.ours),
         ours_unit: row.ours_unit.clone(),
+        in_kernel: row.in_kernel.as_ref().map_or_else(Default::default, |counts| {
+            [Some(counts.before), Some(counts.after), counts.change()].map(number)
+        }),
+        in_kernel_unit: row
+            .in_kernel
+            .as_ref()
+            .map(|counts| counts.unit.clone())
+            .unwrap_or_default(),
         measure: if row.measure == study::Change::Points { "points" } else { "percent" },
         distance: number(row.distance),
         closeness: label(row.closeness),

@@ -1,15 +1,18 @@
 //! Findings as text: one table each, with notes below.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use crate::study::{
-    Change, Closeness, Derivation, Finding, RowFinding, Score, TableFinding, ValuePair,
+    Change, Closeness, Derivation, Finding, InKernel, RowFinding, Score, TableFinding, ValuePair,
 };
 
 use super::columns::{number, signed, wrapped};
 use super::{curve, frontier};
 
 const HEADS: [&str; 8] = ["", "published", "ours", "distance", "change", "level", "score", "how"];
+/// The column after `ours` in a table with such numbers.
+const IN_KERNEL: &str = "in a kernel";
 pub(super) fn shown(findings: &[Finding]) -> String {
     let mut text = String::new();
     for (nr, finding) in findings.iter().enumerate() {
@@ -39,14 +42,18 @@ pub(super) fn shown(findings: &[Finding]) -> String {
 fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     let _ = writeln!(text, "  {}", table.title);
     let mut sources: Vec<&str> = Vec::new();
-    let mut notes: Vec<(usize, &str)> = Vec::new();
-    let mut heads = HEADS.map(str::to_owned);
+    let mut notes: Vec<(usize, Cow<'_, str>)> = Vec::new();
+    let mut heads = HEADS.map(str::to_owned).to_vec();
     reference.clone_into(&mut heads[1]);
+    let has_counts = table.rows.iter().any(|row| row.in_kernel.is_some());
+    if has_counts {
+        heads.insert(3, IN_KERNEL.to_owned());
+    }
     let mut lines = vec![heads];
     for row in &table.rows {
-        let mark: String = notes_of(row).map(|note| mark_of(&mut notes, note)).collect();
+        let mark: String = notes_of(row).map(|note| mark_of(&mut notes, note.into())).collect();
         let how = how_of(&mut sources, row);
-        lines.push([
+        let mut line = vec![
             format!("{}{mark}", row.what),
             published(row),
             row.ours.map_or_else(|| "-".to_owned(), |ours| pair(ours, row, &row.ours_unit)),
@@ -55,7 +62,12 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
             closeness(row.level),
             score(row),
             how,
-        ]);
+        ];
+        if has_counts {
+            let counts = row.in_kernel.as_ref();
+            line.insert(3, counts.map_or_else(|| "-".to_owned(), |of| in_kernel(of, &mut notes)));
+        }
+        lines.push(line);
     }
     add_lines(text, &lines);
     for (letter, source) in (b'a'..=b'z').zip(sources) {
@@ -64,6 +76,15 @@ fn add_table(text: &mut String, table: &TableFinding, reference: &str) {
     for (nr, note) in notes {
         wrapped(text, "    ", &format!("[{nr}] {note}"));
     }
+}
+
+/// `4,772 -> 1,507 (-68.4%)`, with the unit and the rows counted in a note.
+fn in_kernel(counts: &InKernel, notes: &mut Vec<(usize, Cow<'_, str>)>) -> String {
+    let change = counts.change().map_or_else(|| "new".to_owned(), |change| signed(change) + "%");
+    let [before, after] = &counts.counted;
+    let note = format!("{IN_KERNEL}: {}, {before} -> {after}", counts.unit);
+    let numbers = format!("{} -> {}", number(counts.before, ""), number(counts.after, ""));
+    format!("{numbers} ({change}){}", mark_of(notes, note.into()))
 }
 
 pub(super) fn closeness(closeness: Option<Closeness>) -> String {
@@ -85,7 +106,7 @@ pub(super) fn notes_of(row: &RowFinding) -> impl Iterator<Item = &str> {
 }
 
 /// Returns the mark of a note; rows with the same note share one.
-fn mark_of<'a>(notes: &mut Vec<(usize, &'a str)>, note: &'a str) -> String {
+fn mark_of<'a>(notes: &mut Vec<(usize, Cow<'a, str>)>, note: Cow<'a, str>) -> String {
     let known = notes.iter().find(|(_, known)| *known == note).map(|(nr, _)| *nr);
     let nr = known.unwrap_or_else(|| {
         notes.push((notes.len() + 1, note));
@@ -129,10 +150,10 @@ pub(super) fn caveats(how: &Derivation) -> String {
     lacks.chain(rests).collect()
 }
 
-fn add_lines(text: &mut String, lines: &[[String; 8]]) {
+fn add_lines(text: &mut String, lines: &[Vec<String>]) {
     let width =
         |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..HEADS.len()).map(width).collect();
+    let widths: Vec<usize> = (0..lines[0].len()).map(width).collect();
     for line in lines {
         let mut shown = String::from("   ");
         for (cell, width) in line.iter().zip(&widths) {
