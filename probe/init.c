@@ -6,11 +6,22 @@
  *   run NAME ARG... | enter DIR PROGRAM ARG...
  * `require` is a `set` without which nothing may be recorded.
  * Every `run` starts /probe and appends `=== NAME STATUS BYTES` and its output to the device named
- * by `result DEVICE`. `enter` makes DIR the root and waits for the program; this process reaps the
+ * by `result DEVICE`, a disk or a serial port. `enter` makes DIR the root and waits for the program; this process reaps the
  * orphans. The machine is switched off at the end of the list. */
 #include "sys.h"
 
+#define TCSETS 0x5402
+#define TCSBRK 0x5409
+/* 115200 baud, eight bits, no modem lines. */
+#define RAW_LINE 0x18b2
+
+#define POWER_OFF 0x4321fedc
+#define RESTART 0x1234567
+
 static int result_fd = -1;
+/* How the machine ends. A kernel that only has a serial port cannot switch it off; the recorder's
+ * machine ends instead of starting again. */
+static u64 ending = POWER_OFF;
 static char list[1 << 20];
 static char line_copy[1 << 14];
 static char *words[64];
@@ -93,6 +104,8 @@ static void copy_result(const char *name, int status, const char *from)
     while ((n = sys3(SYS_read, fd, (s64)chunk, sizeof chunk)) > 0) {
         sys3(SYS_write, result_fd, (s64)chunk, n);
     }
+    /* Nothing of it is under way when the next program runs. */
+    sys3(SYS_ioctl, result_fd, TCSBRK, 1);
     sys1(SYS_close, fd);
 }
 
@@ -115,13 +128,25 @@ static void make(const char *path, u64 bytes)
     sys1(SYS_close, fd);
 }
 
+static void end_machine(void)
+{
+    call6(SYS_reboot, (s64)0xfee1dead, 672274793, (s64)ending, 0, 0, 0);
+}
+
+/* Bytes leave a serial port as they are. Returns whether it is one. */
+static int make_raw(int fd)
+{
+    unsigned modes[16] = { 0, 0, RAW_LINE };
+    return !FAIL(sys3(SYS_ioctl, fd, TCSETS, (s64)modes));
+}
+
 /* Switches the machine off; the recorder then finds no end of the results. */
 static void give_up(const char *why)
 {
     say(why);
     say("nothing is recorded:");
     say(words[1]);
-    call6(SYS_reboot, (s64)0xfee1dead, 672274793, 0x4321fedc, 0, 0, 0);
+    end_machine();
 }
 
 static void command(void)
@@ -165,6 +190,7 @@ static void command(void)
             if (result_fd < 0) { sleep_us(50000); }
         }
         if (result_fd < 0) { say("no device for results:"); say(words[1]); }
+        if (make_raw(result_fd)) { ending = RESTART; }
     } else if (equal(words[0], "enter")) {
         words[nr_words] = 0;
         enter(words[1], words + 2);
@@ -219,8 +245,9 @@ void start(s64 *stack)
     put("=== end\n");
     flush_to(result_fd);
     sys1(SYS_fsync, result_fd);
+    sys3(SYS_ioctl, result_fd, TCSBRK, 1);
     sys1(SYS_sync, 0);
     say("recorded");
-    call6(SYS_reboot, (s64)0xfee1dead, 672274793, 0x4321fedc, 0, 0, 0);
+    end_machine();
     quit(0);
 }

@@ -35,7 +35,8 @@ def fragment(name, variant):
     arch = "amd64" if variant == "amd64" else "arm64"
     options = KERNELS[name]["options"] + PAGE_OPTIONS[variant]
     without = {f"CONFIG_{option}=y\n" for option in KERNELS[name].get("without", [])}
-    lines = [line for part in ("common", arch)
+    parts = KERNELS[name].get("config", ["common", arch])
+    lines = [line for part in parts
              for line in (BUILT / f"{part}.config").read_text().splitlines(keepends=True)]
     lines += [f"CONFIG_{option}=y\n" for option in options]
     return "".join(line for line in lines if line not in without)

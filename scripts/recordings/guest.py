@@ -224,6 +224,10 @@ class Guest:
             subprocess.run(self.command(initramfs, disks), stdout=console, stdin=subprocess.DEVNULL,
                            stderr=subprocess.STDOUT, timeout=seconds, check=False)
 
+    def result(self, disks):
+        """The file with the results."""
+        return disks[self.result_disk]
+
     def run(self, probe, commands, seconds):
         """Boots, waits for the end, and returns the results by name: (status, text).
 
@@ -233,7 +237,7 @@ class Guest:
         self.boot(probe, commands, disks, seconds)
         if lines := complaints(self.console().read_text(errors="replace")):
             raise RuntimeError(f"{self.console()}: {lines[0]}")
-        return results_of(disks[self.result_disk])
+        return results_of(self.result(disks))
 
 
 def complaints(console):

@@ -26,6 +26,8 @@ import record
 ROOT = guest.ROOT
 SIZES_KB = [4, 16, 64, 256, 1024, 2048]
 REGION_MB = 4
+# A region has few folios of these sizes, so it is made more often.
+LARGE_KB, LARGE_TIMES = 1024, 3
 GIGANTIC_KB = 1 << 20
 FILE_BYTES = 8 << 20
 OFF = "off"
@@ -40,8 +42,8 @@ SETTINGS = {
 # What is counted besides the values at boot, by the kernel that is built.
 FORMS = {
     "6.12-largefolio": ["clear=merged", "exec_order=window"],
-    "6.12-largefolio-preempt": ["clear=posted", "clear=merged"],
-    "7.3-largefolio": ["copy=extents", "owners_max=40", "pmd_counts=pages"],
+    "6.12-counted": ["clear=posted", "clear=merged"],
+    "7.3-counted": ["copy=extents", "owners_max=40", "pmd_counts=pages"],
 }
 # Sizes of the runs that only show how folios are zeroed.
 CLEARED_KB = [64, 2048]
@@ -53,16 +55,25 @@ Sample = collections.namedtuple("Sample", "folios pages values")
 
 
 class CountGuest(guest.Guest):
-    """A machine whose clock counts instructions, with an XFS disk and one for the results."""
+    """A machine whose clock counts instructions, with an XFS disk and one for the results. For a
+    kernel without disks, the results leave by the second serial port.
+    """
 
     memory_mb = 4096
     result_disk = 1
+    has_disks = True
 
     def kinds(self):
-        return [kind for kind in super().kinds() if kind[0] in ("xfs", "result")]
+        return [kind for kind in super().kinds()
+                if self.has_disks and kind[0] in ("xfs", "result")]
+
+    def result(self, disks):
+        return super().result(disks) if self.has_disks else self.work / "result.serial"
 
     def command(self, initramfs, disks):
         words = super().command(initramfs, disks)
+        if not self.has_disks:
+            words += ["-serial", f"file:{self.result(disks)}"]
         cpu = words.index("-cpu") + 1
         words[cpu] = words[cpu].replace("qemu64,", "qemu64,+pdpe1gb,")
         words[cpu] = words[cpu].replace("max,", f"max,cntfrq={10**9},")
@@ -75,27 +86,24 @@ def models(name):
     return ["none", "voluntary", "full"] if is_dynamic else [None]
 
 
-def parts_of(form, forms):
-    """What is counted under a setting. With the values at boot, all of it, and gigantic pages if a
-    setting concerns them.
-    """
+def parts_of(form):
+    """What is counted under a setting: all of it with the values at boot."""
     if form != OFF:
         return SETTINGS[form.partition("=")[0]][1]
-    is_gigantic = any("gigantic" in parts_of(other, forms) for other in forms if other != OFF)
-    return ["memory", "huge", "file", *(["gigantic"] if is_gigantic else [])]
+    return ["memory", "huge", "gigantic", "file"]
 
 
-def commands(forms, rounds, has_files=True):
+def commands(forms, rounds, has_disks=True):
     """The init's list for one boot."""
-    lines = ["result /dev/@2", f"set {guest.THP}/enabled never", *guest.KHUGEPAGED_ASLEEP]
-    if has_files:
+    lines = [f"result /dev/{'@2' if has_disks else 'ttyS1'}", f"set {guest.THP}/enabled never", *guest.KHUGEPAGED_ASLEEP]
+    if has_disks:
         lines += ["mount /dev/@1 xfs /xfs", f"make /xfs/data {FILE_BYTES}"]
     lines.append("run calibrate calibrate")
     for form in forms:
         key, _, value = form.partition("=")
         if form != OFF:
             lines.append(f"require {built.SETTINGS}/{key} {value}")
-        lines += [line for part in parts_of(form, forms) if has_files or part != "file"
+        lines += [line for part in parts_of(form) if has_disks or part != "file"
                   for line in runs(form, part, rounds)]
         if form != OFF:
             lines.append(f"require {built.SETTINGS}/{key} {SETTINGS[key][0]}")
@@ -107,14 +115,16 @@ def runs(form, part, rounds):
     if part == "file":
         return [f"run {form}:file:0 file=/xfs/data rounds={rounds}"]
     if part == "huge":
-        return [f"run {form}:huge:2048 huge kib=2048 mib={REGION_MB} rounds={rounds}"]
+        times = rounds * LARGE_TIMES
+        return [f"run {form}:huge:2048 huge kib=2048 mib={REGION_MB} rounds={times}"]
     if part == "gigantic":
         return [f"run {form}:huge:{GIGANTIC_KB} huge kib={GIGANTIC_KB} mib={GIGANTIC_KB >> 10} "
                 f"rounds={GIGANTIC_ROUNDS}"]
     lines = []
     for kb in SIZES_KB if part == "memory" else CLEARED_KB:
         enabled = f"{guest.THP}/hugepages-{kb}kB/enabled"
-        run = [f"run {form}:memory:{kb} kib={kb} mib={REGION_MB} rounds={rounds}"]
+        times = rounds * LARGE_TIMES if kb >= LARGE_KB else rounds
+        run = [f"run {form}:memory:{kb} kib={kb} mib={REGION_MB} rounds={times}"]
         lines += [f"set {enabled} always", *run, f"set {enabled} never"] if kb > 4 else run
     return lines
 
@@ -227,19 +237,22 @@ def release_of(results):
 def count(work, name, variant, args):
     """Boots a kernel several times per preemption model; writes its file and prints its table."""
     tree = built.tree_of(work, name, variant)
-    has_files = "XFS_FS" not in built.KERNELS.get(name, {}).get("without", [])
+    has_disks = "config" not in built.KERNELS.get(name, {})
     forms = [OFF, *FORMS.get(name, [])]
     rows, known, files = [], None, {}
     for model in models(name):
         boots = []
         for boot in range(args.boots):
             machine = CountGuest(work, tree, variant)
+            machine.has_disks = has_disks
             machine.modules = guest.Modules(tree).closure(["nvme", "xfs"])
             machine.probe = work / "probe" / guest.arch_of(variant) / "count"
-            # Packaged kernels zero new pages once more.
-            machine.options = ("init_on_alloc=0 hugepagesz=2M hugepages=8 hugepagesz=1G hugepages=1"
+            # Packaged kernels zero new pages once more. Without ACPI, calibrating the APIC's timer
+            # takes minutes here.
+            machine.options = ("init_on_alloc=0 " + ("" if has_disks else "nolapic_timer ")
+                               + "hugepagesz=2M hugepages=8 hugepagesz=1G hugepages=1"
                                + (f" preempt={model}" if model else ""))
-            results = machine.run(machine.probe.parent, commands(forms, args.rounds, has_files),
+            results = machine.run(machine.probe.parent, commands(forms, args.rounds, has_disks),
                                   BOOT_SECONDS)
             by_key, code, folios = collected(results, model)
             if known not in (None, code):

@@ -195,7 +195,7 @@ fn a_measurement_takes_the_place_of_what_is_quoted() {
 }
 
 /// Text to replace, its replacement, the error's line, and a part of the message.
-const MUTANTS: [(&str, &str, usize, &str); 33] = [
+const MUTANTS: [(&str, &str, usize, &str); 35] = [
     ("after = 3 }", "after = 3 }\nbasis = [\"recorded\"]", 49, "expected `proxy` or `other-cpu`"),
     (
         "what = \"faults\"",
@@ -270,7 +270,7 @@ const MUTANTS: [(&str, &str, usize, &str); 33] = [
     ("{ change = 10 }", "{ change = 1e300 }", 51, "published and quoted numbers"),
     ("quoted = { before = 1.0", "quoted = { before = -inf", 70, "published and quoted numbers"),
     ("before = 100, after = 40", "before = 100, after = nan", 79, "published and quoted numbers"),
-    ("counted = [\"a:off:fault:4\", ", "counted = [", 80, "an array of length 2"),
+    ("counted = [\"a:off:fault:4\", ", "counted = [", 83, "an array of length 2"),
     ("cache = \"cold\"", "filesystem = \"xsf\"", 25, "a filesystem called 'xsf'; known: afs"),
     (
         "\"clear\", kernel = \"6.19\", size = \"2M\"",

@@ -14,6 +14,7 @@ fn row(change: Change, same_within: f64) -> Row {
         change,
         same_within,
         ours: Ours::None(String::new()),
+        in_kernel: None,
         basis: Vec::new(),
         inputs_of_series: None,
         other_quantity: None,
