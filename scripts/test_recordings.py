@@ -15,6 +15,7 @@ import built  # noqa: E402
 import clear  # noqa: E402
 import cold  # noqa: E402
 import collapse  # noqa: E402
+import counted  # noqa: E402
 import cow  # noqa: E402
 import guest  # noqa: E402
 import instructions  # noqa: E402
@@ -174,7 +175,7 @@ class Instructions(unittest.TestCase):
         boots = []
         for text in texts:
             results = {"calibrate": (0, self.CALIBRATED), "off:memory:64": (0, text)}
-            by_key, known, _ = instructions.collected(results, None)
+            by_key, known, _ = instructions.collected(results)
             self.assertEqual(known, {"turns": (100, 201)})
             boots.append(by_key)
         return instructions.merged(boots)
@@ -288,6 +289,62 @@ class Cold(unittest.TestCase):
         read = tomllib.loads(cold.toml({"kernel": "k"}, rows))
         read["runs"][0]["folios"] = {int(kb): nr for kb, nr in read["runs"][0]["folios"].items()}
         self.assertEqual((read["kernel"], read["runs"]), ("k", rows))
+
+
+class Documents(unittest.TestCase):
+    """Tables and studies quote recordings/instructions and recordings/cold."""
+
+    def counts(self, scratch, **medians):
+        for kernel, median in medians.items():
+            rows = [{"settings": "off", "operation": "fork", "kib": 64, "folios": 2, "pages": 32,
+                     "median": median}]
+            path = pathlib.Path(scratch) / f"deb_{kernel}_amd64.toml"
+            path.write_text(instructions.toml({"kernel": kernel}, {}, {}, rows))
+        return counted.Counts(pathlib.Path(scratch))
+
+    def test_each_table_is_that_of_the_data(self):
+        self.assertEqual(list(counted.changed(counted.Counts())), [],
+                         "scripts/recordings/counted.py updates them")
+
+    def test_each_study_quotes_what_was_counted(self):
+        counts, nr = counted.Counts(), 0
+        for path in sorted((guest.ROOT / "studies").glob("*.toml")):
+            for table in tomllib.loads(path.read_text()).get("tables", []):
+                for row in table["rows"]:
+                    if quoted := row.get("in-kernel"):
+                        nr += 1
+                        for key, text in zip(("before", "after"), quoted["counted"]):
+                            self.assertAlmostEqual(quoted[key], counts.selected(text), delta=0.06,
+                                                   msg=f"{path.name}: {row['what']}: {text}")
+        self.assertTrue(nr)
+
+    def test_the_page_of_a_series_quotes_it_too(self):
+        counts = counted.Counts()
+        for study, page in (("owners", "004-owners"), ("clear", "001-clearing")):
+            text = (guest.ROOT / "docs" / "series" / f"{page}.md").read_text()
+            *tables, = tomllib.loads((guest.ROOT / "studies" / f"{study}.toml").read_text())["tables"]
+            for row in (row for table in tables for row in table["rows"] if "in-kernel" in row):
+                before, after = map(counts.selected, row["in-kernel"]["counted"])
+                self.assertIn(counted.change(before, after).rstrip("%"), text, row["what"])
+
+    def test_columns_are_compared_with_the_first(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            counts = self.counts(scratch, one=100, two=50)
+            marks = "<!-- counted: deb_one_amd64 deb_two_amd64 | fork -->\nold\n<!-- end -->"
+            lines = counted.written(counts, marks).splitlines()
+            self.assertEqual(lines[2], "| operation | folio | one amd64 | two amd64 |")
+            self.assertEqual(lines[4], "| fork | 64K | 50.0 | 25.0 (-50.0%) |")
+            self.assertEqual(lines[-1], "<!-- end -->")
+            self.assertEqual(counts.selected("deb_one_amd64:off:fork:64"), 50)
+            # 64 KiB are 8,192 steps of eight bytes.
+            self.assertEqual(counts.value("deb_one_amd64", "fork-steps", 64), 50 - 8192)
+            for wrong in ("deb_none_amd64", "deb_one_amd64:clear=merged"):
+                with self.assertRaises(ValueError):
+                    counts.rows(wrong)
+            with self.assertRaises(ValueError):
+                counts.selected("deb_one_amd64:off:fork:128")
+            with self.assertRaises(ValueError):
+                counted.table(counts, ["deb_one_amd64"], ["munmap"])
 
 
 class Events(unittest.TestCase):

@@ -5,9 +5,8 @@
     scripts/recordings/counted.py --check    names the documents that would change
 
 A table stands between a comment and `<!-- end -->`. `<!-- counted: COLUMN .. | OPERATION .. -->`: the
-first column is what the others are compared with. A COLUMN is KERNEL, KERNEL:SETTINGS or
-KERNEL:SETTINGS:MODEL, and KERNEL a file of recordings/instructions. `<!-- cold: FILE -->` names one
-of recordings/cold.
+first column is what the others are compared with. A COLUMN is KERNEL or KERNEL:SETTINGS, and KERNEL a
+file of recordings/instructions. `<!-- cold: FILE -->` names one of recordings/cold.
 """
 
 import argparse
@@ -52,11 +51,11 @@ class Counts:
 
     def rows(self, column):
         """A column's rows by operation and size."""
-        kernel, settings, model = (*column.split(":"), "", "")[:3]
+        kernel, _, settings = column.partition(":")
         if kernel not in self.files:
             raise ValueError(f"recordings/instructions has no {kernel}.toml")
         found = {(row["operation"], row["kib"]): row for row in self.files[kernel]["rows"]
-                 if row["settings"] == (settings or instructions.OFF) and row["model"] == model}
+                 if row["settings"] == (settings or instructions.OFF)}
         if not found:
             raise ValueError(f"{kernel}.toml has no rows {column}")
         return found
@@ -78,9 +77,9 @@ class Counts:
         return row["median"] / row["pages"]
 
     def selected(self, text):
-        """The value of `KERNEL:SETTINGS:OPERATION:KIB` or `KERNEL:SETTINGS:MODEL:OPERATION:KIB`."""
-        *column, operation, kib = text.split(":")
-        value = self.value(":".join(column), operation, int(kib))
+        """The value of `KERNEL:SETTINGS:OPERATION:KIB`."""
+        column, operation, kib = text.rsplit(":", 2)
+        value = self.value(column, operation, int(kib))
         if value is None:
             raise ValueError(f"{text} was not counted")
         return value
@@ -95,10 +94,9 @@ def change(before, after):
 
 
 def title(column):
-    kernel, settings, model = (*column.split(":"), "", "")[:3]
+    kernel, _, settings = column.partition(":")
     name = kernel.partition("_")[2].replace("_", " ")
-    return name + (f", `{settings}`" if settings not in ("", instructions.OFF) else "") + \
-        (f", {model}" if model else "")
+    return name + (f", `{settings}`" if settings not in ("", instructions.OFF) else "")
 
 
 def table(counts, columns, operations):

@@ -12,6 +12,7 @@ that reaches a Debian mirror, xfsprogs, and what building a kernel needs.
 
 import argparse
 import collections
+import fnmatch
 import pathlib
 import re
 import statistics
@@ -42,7 +43,6 @@ SETTINGS = {
 # What is counted besides the values at boot, by the kernel that is built.
 FORMS = {
     "6.12-largefolio": ["clear=merged", "exec_order=window"],
-    "6.12-counted": ["clear=posted", "clear=merged"],
     "7.3-counted": ["copy=extents", "owners_max=40", "pmd_counts=pages"],
 }
 # Sizes of the runs that only show how folios are zeroed.
@@ -50,7 +50,7 @@ CLEARED_KB = [64, 2048]
 GIGANTIC_ROUNDS = 2
 BOOT_SECONDS = 3000
 
-Key = collections.namedtuple("Key", "model settings operation kib")
+Key = collections.namedtuple("Key", "settings operation kib")
 Sample = collections.namedtuple("Sample", "folios pages values")
 
 
@@ -80,12 +80,6 @@ class CountGuest(guest.Guest):
         return [*words, "-icount", "shift=0", "-rtc", "clock=vm,base=2026-01-01"]
 
 
-def models(name):
-    """The preemption models that a kernel can choose at boot, or None for its own."""
-    is_dynamic = "PREEMPT_DYNAMIC" in built.KERNELS.get(name, {}).get("options", [])
-    return ["none", "voluntary", "full"] if is_dynamic else [None]
-
-
 def parts_of(form):
     """What is counted under a setting: all of it with the values at boot."""
     if form != OFF:
@@ -93,8 +87,8 @@ def parts_of(form):
     return ["memory", "huge", "gigantic", "file"]
 
 
-def commands(forms, rounds, has_disks=True):
-    """The init's list for one boot."""
+def commands(forms, rounds, has_disks=True, only="*"):
+    """The init's list for one boot, with the parts whose names match `only`."""
     lines = [f"result /dev/{'@2' if has_disks else 'ttyS1'}", f"set {guest.THP}/enabled never", *guest.KHUGEPAGED_ASLEEP]
     if has_disks:
         lines += ["mount /dev/@1 xfs /xfs", f"make /xfs/data {FILE_BYTES}"]
@@ -103,7 +97,8 @@ def commands(forms, rounds, has_disks=True):
         key, _, value = form.partition("=")
         if form != OFF:
             lines.append(f"require {built.SETTINGS}/{key} {value}")
-        lines += [line for part in parts_of(form) if has_disks or part != "file"
+        lines += [line for part in parts_of(form)
+                  if (has_disks or part != "file") and fnmatch.fnmatch(part, only)
                   for line in runs(form, part, rounds)]
         if form != OFF:
             lines.append(f"require {built.SETTINGS}/{key} {SETTINGS[key][0]}")
@@ -149,7 +144,7 @@ def parsed(text):
     return samples, known, file
 
 
-def collected(results, model):
+def collected(results):
     """The samples of one boot by Key; the known code; the folios of the file by form."""
     by_key, known, files = {}, {}, {}
     for name, (status, text) in results.items():
@@ -164,7 +159,7 @@ def collected(results, model):
             files[form] = file
         for operation, sample in samples.items():
             prefix = "hugetlb_" if part == "huge" else ""
-            by_key[Key(model or "", form, prefix + operation, int(kib))] = sample
+            by_key[Key(form, prefix + operation, int(kib))] = sample
     return by_key, known, files
 
 
@@ -210,22 +205,22 @@ def each_folio(row, rows):
     nothing = 0
     for other in rows:
         if other["operation"] == f"{row['operation']}_none" and \
-                all(other[key] == row[key] for key in ("model", "settings", "kib")):
+                all(other[key] == row[key] for key in ("settings", "kib")):
             nothing = other["median"]
     return (row["median"] - nothing) / row["folios"] if row["folios"] else row["median"]
 
 
 def table(rows):
     """The rows as text for people."""
-    lines = ["| model | settings | operation | KiB | n | median | min | max | boots "
-             "| per folio | per page |", "|---" * 11 + "|"]
+    lines = ["| settings | operation | KiB | n | median | min | max | boots | per folio "
+             "| per page |", "|---" * 10 + "|"]
     for row in rows:
         folio = each_folio(row, rows)
         page = folio * row["folios"] / row["pages"] if row["folios"] and row["pages"] else 0
         varies = "the same" if len(set(row["boots"])) == 1 else \
             f"{min(row['boots']):,} .. {max(row['boots']):,}"
-        lines.append(f"| {row['model'] or '-'} | {row['settings']} | {row['operation']} "
-                     f"| {row['kib'] or '-'} | {row['n']} | {row['median']:,} | {row['min']:,} "
+        lines.append(f"| {row['settings']} | {row['operation']} | {row['kib'] or '-'} "
+                     f"| {row['n']} | {row['median']:,} | {row['min']:,} "
                      f"| {row['max']:,} | {varies} | {folio:,.1f} | {page:,.1f} |")
     return "\n".join(lines)
 
@@ -235,34 +230,30 @@ def release_of(results):
 
 
 def count(work, name, variant, args):
-    """Boots a kernel several times per preemption model; writes its file and prints its table."""
+    """Boots a kernel several times; writes its file and prints its table."""
     tree = built.tree_of(work, name, variant)
     has_disks = "config" not in built.KERNELS.get(name, {})
     forms = [OFF, *FORMS.get(name, [])]
-    rows, known, files = [], None, {}
-    for model in models(name):
-        boots = []
-        for boot in range(args.boots):
-            machine = CountGuest(work, tree, variant)
-            machine.has_disks = has_disks
-            machine.modules = guest.Modules(tree).closure(["nvme", "xfs"])
-            machine.probe = work / "probe" / guest.arch_of(variant) / "count"
-            # Packaged kernels zero new pages once more. Without ACPI, calibrating the APIC's timer
-            # takes minutes here.
-            machine.options = ("init_on_alloc=0 " + ("" if has_disks else "nolapic_timer ")
-                               + "hugepagesz=2M hugepages=8 hugepagesz=1G hugepages=1"
-                               + (f" preempt={model}" if model else ""))
-            results = machine.run(machine.probe.parent, commands(forms, args.rounds, has_disks),
-                                  BOOT_SECONDS)
-            by_key, code, folios = collected(results, model)
-            if known not in (None, code):
-                raise RuntimeError(f"known code counts {code}, and before {known}")
-            known = code
-            files |= folios
-            boots.append(by_key)
-            print(f"{name} {variant}: boot {boot + 1} of {args.boots}"
-                  + (f", {model}" if model else ""), file=sys.stderr, flush=True)
-        rows += merged(boots)
+    boots, known, files = [], None, {}
+    for boot in range(args.boots):
+        machine = CountGuest(work, tree, variant)
+        machine.has_disks = has_disks
+        machine.modules = guest.Modules(tree).closure(["nvme", "xfs"])
+        machine.probe = work / "probe" / guest.arch_of(variant) / "count"
+        # Packaged kernels zero new pages once more. Without ACPI, calibrating the APIC's timer takes
+        # minutes here.
+        machine.options = ("init_on_alloc=0 hugepagesz=2M hugepages=8 hugepagesz=1G hugepages=1"
+                           + ("" if has_disks else " nolapic_timer"))
+        results = machine.run(machine.probe.parent, commands(forms, args.rounds, has_disks, args.only),
+                              BOOT_SECONDS)
+        by_key, code, folios = collected(results)
+        if known not in (None, code):
+            raise RuntimeError(f"known code counts {code}, and before {known}")
+        known = code
+        files |= folios
+        boots.append(by_key)
+        print(f"{name} {variant}: boot {boot + 1} of {args.boots}", file=sys.stderr, flush=True)
+    rows = merged(boots)
     head = {"kernel": built.archive_name(name, variant), "release": release_of(results),
             "qemu": version_of(variant), "boots": args.boots, "rounds": args.rounds}
     out = args.out / f"{head['kernel']}.toml"
@@ -283,6 +274,8 @@ def main():
     parser.add_argument("--boots", type=int, default=3, help="boots per kernel [default: 3]")
     parser.add_argument("--rounds", type=int, default=2,
                         help="times that a boot does everything [default: 2]")
+    parser.add_argument("--only", metavar="PATTERN", default="*",
+                        help="only matching parts of: memory, huge, gigantic, file")
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / "instructions")
     args = parser.parse_args()
