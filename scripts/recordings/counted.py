@@ -26,13 +26,13 @@ COLD_MARK = re.compile(r"(<!-- cold: (\S+) -->\n).*?(<!-- end -->)", re.S)
 MARK = re.compile(r"(<!-- counted: ([^|]*)\| ([^>]*) -->\n).*?(<!-- end -->)", re.S)
 NAMES = {
     "fault": "fault", "munmap": "munmap", "fork": "fork",
-    "copy_first": "store while a child shares, first page of a folio",
+    "copy_first": "store while a child shares, a folio's first page",
     "copy_rest": "store while a child shares, other page",
-    "keep_first": "store after the child's end, first page of a folio",
-    "keep_rest": "store after the child's end, other page",
+    "keep_first": "store after the child ended, a folio's first page",
+    "keep_rest": "store after the child ended, other page",
     "hugetlb_fault": "fault, hugetlb", "hugetlb_munmap": "munmap, hugetlb",
     "hugetlb_fork": "fork, hugetlb", "hugetlb_copy_first": "store while a child shares, hugetlb",
-    "hugetlb_keep_first": "store after the child's end, hugetlb",
+    "hugetlb_keep_first": "store after the child ended, hugetlb",
     "file_fault": "fault on a cached file", "file_munmap": "munmap of a file",
 }
 # Fault-around maps several pages: these numbers are per page.

@@ -192,9 +192,9 @@ def toml(head, known, files, rows):
         *(f"{key} = {value(each)}" for key, each in head.items()), "",
         "# `boots`: each boot's median. The other values are of all boots together.",
         "rows = [", *(f"    {inline(row)}," for row in rows), "]", "",
-        "# Instructions of code of known length: units, and what was counted.", "[known]",
+        "# Code of known length: units, instructions.", "[known]",
         *(f"{name} = [{units}, {nr}]" for name, (units, nr) in known.items()), "",
-        "# Folios and pages of the mapped file, by settings.", "[files]",
+        "# The mapped file's folios and pages, by settings.", "[files]",
         *(f'"{form}" = [{folios}, {pages}]' for form, (folios, pages) in files.items()),
     ]
     return "\n".join(lines) + "\n"

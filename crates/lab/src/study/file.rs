@@ -98,7 +98,7 @@ impl Published {
     }
 }
 
-/// The operation counted in kernels whose clock advances with each instruction.
+/// Instructions of the operation, counted in kernels.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct InKernel {
