@@ -89,7 +89,8 @@ def parts_of(form):
 
 def commands(forms, rounds, has_disks=True, only="*"):
     """The init's list for one boot, with the parts whose names match `only`."""
-    lines = [f"result /dev/{'@2' if has_disks else 'ttyS1'}", f"set {guest.THP}/enabled never", *guest.KHUGEPAGED_ASLEEP]
+    lines = [f"result /dev/{'@2' if has_disks else 'ttyS1'}", f"set {guest.THP}/enabled never",
+             *guest.KHUGEPAGED_ASLEEP]
     if has_disks:
         lines += ["mount /dev/@1 xfs /xfs", f"make /xfs/data {FILE_BYTES}"]
     lines.append("run calibrate calibrate")
