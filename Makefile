@@ -146,9 +146,12 @@ kernel-mutants: build
 traces: build
 	scripts/traces.py --folio $(FOLIO) $(if $(LARGE),--large)
 
-## Compiles policies/*.c again.
+## Compiles policies/*.c and policies/posted/*.bpf.c again. llvm-strip leaves out what depends on the folder.
 policies:
 	for source in policies/*.c; do clang -O2 -target bpf -c $$source -o $${source%.c}.o || exit; done
+	for source in policies/posted/*.bpf.c; do \
+		clang -O2 -g -fdebug-compilation-dir=. -target bpf -I policies/posted -c $$source -o $${source%.c}.o && \
+		llvm-strip --strip-debug --remove-section=.BTF.ext $${source%.c}.o || exit; done
 
 ## Programs, libraries, manual pages and completions, in target/release.
 build:

@@ -15,8 +15,9 @@
  *
  * A file has one function for each point that it answers, in that point's section. A function reads
  * its context and returns one number. It can have up to 4096 instructions and no loops (clang
- * unrolls them: #pragma unroll). It can call only the helpers below; other functions are static
- * __always_inline. It may use maps and variables, which live as long as the modelled machine.
+ * unrolls them: #pragma unroll), except with bpf_loop(). It can call only the helpers below; other
+ * functions are static __always_inline. It may use maps and variables, which live as long as the
+ * modelled machine.
  *
  * A policy is a preference. If a kernel cannot follow an answer, it falls back, and the result
  * counts the answer as refused. FOLIO_OWN leaves the decision to the kernel.
@@ -84,6 +85,32 @@ static long (*folio_window)(__u64 start, __u64 nr_pages, __u64 nr_ahead, __u64 o
 #define FOLIO_KEEP 2  /* another round */
 #define FOLIO_SPLIT 3 /* private memory: into base pages, which are then scanned one by one */
 
+/* folio/swapin_order: a fault on private memory in swap space of zram. ctx->orders are the possible
+ * orders: enabled, inside the area, and swapped out together. Answer: the orders to try; 0 = the
+ * page. Not called if ctx->orders would be empty. */
+
+/* folio/shmem_order: an absent page of shared memory, of a fault or (ctx->process and the area are
+ * 0) of a call. Otherwise as folio/anon_order; ctx->file and ctx->index say where. */
+
+/* folio/added, folio/accessed, folio/removed: a folio of a file entered the page cache; a read call
+ * used it, or a used page of it was unmapped; it left. ctx->folio, ctx->file, ctx->index, ctx->order
+ * and FOLIO_DIRTY describe it. The answer is ignored. A folio that is split leaves, and its parts
+ * enter. Several events can be reported at once, in order, but before the next question. */
+
+/* folio/evict: reclaim in cgroup ctx->group needs ctx->wanted pages. Answer: a ctx->folio to evict,
+ * or FOLIO_OWN. Asked until enough is free. Refused: another cgroup's folio, one that is dirty or in
+ * use, and a number that is no cached folio. After FOLIO_OWN or 32 refusals, the kernel evicts. */
+
+/* folio/admit: a read call for ctx->wanted pages from ctx->index on finds the first one absent. */
+#define FOLIO_CACHE 0  /* the page cache keeps what it reads */
+#define FOLIO_BYPASS 1 /* it is read past the page cache, as with O_DIRECT */
+
+/* folio/interval: called for each cgroup, at each interval of the program's references (1 ns each,
+ * unless --reference-ns says otherwise; waits take no time). The answer is ignored. One second,
+ * unless the file chooses other milliseconds. */
+#define FOLIO_INTERVAL(ms) \
+	static const __u32 folio_interval_ms __attribute__((section("folio_interval"), used)) = ms
+
 /* ctx->area_flags */
 #define FOLIO_READ (1 << 0)
 #define FOLIO_WRITE (1 << 1)
@@ -139,6 +166,17 @@ struct folio_context {
 	__u64 group_max;    /* the cgroup's limit in pages (of a victim: its own cgroup); ~0 = none */
 	__u64 group_pages;  /* the cgroup's use in pages */
 	__u64 free[14];     /* free blocks of exactly each order */
+	/* Only the model has these; a policy that reads them does not load into a kernel. */
+	__u64 group;        /* number of the cgroup (of a folio: its own), 0 = the root */
+	__u64 group_anon;   /* pages of private and shared memory of the cgroup, without swap space */
+	__u64 group_shmem;  /* pages of shared memory among them; only at folio/interval */
+	__u64 group_stall_ns; /* time for which the cgroup waited for memory so far, as memory.pressure
+			     * counts it: reclaim, and reads of pages that were evicted in use. An
+			     * estimate with the machine's costs; "some" and "full" are the same. */
+	__u64 clock_ns;     /* time of the latest interval */
+	__u64 folio;        /* number of the folio, from 1 on: unique while it exists, then reused */
+	__u64 file;         /* number of the file, from 1 on */
+	__u64 wanted;       /* pages that reclaim needs, or that the call reads */
 };
 
 /* Maps: a policy's state. Every entry of an array exists from the start, zeroed. */
@@ -163,6 +201,15 @@ static void *(*bpf_map_lookup_elem)(void *map, const void *key) = (void *)1;
 static long (*bpf_map_update_elem)(void *map, const void *key, const void *value, __u64 flags) = (void *)2;
 /* Removes an entry from a hash map. */
 static long (*bpf_map_delete_elem)(void *map, const void *key) = (void *)3;
+
+/*
+ * Calls callback(index, context) with index 0, 1, .. nr - 1, until it returns something other than
+ * 0. Returns the number of calls, -7 (E2BIG) if nr is above 8 Mi, or -22 (EINVAL) if flags are not
+ * 0. The callback is a static function; it may change numbers that context points to, but it cannot
+ * call bpf_loop(). A decision of more than 1,048,576 instructions, loops included, ends the
+ * prediction. Only the model has bpf_loop().
+ */
+static long (*bpf_loop)(__u32 nr, void *callback, void *context, __u64 flags) = (void *)181;
 
 /* Whether the program's name is name, a string of at most 15 characters. */
 #define folio_is(ctx, name)                                                                  \

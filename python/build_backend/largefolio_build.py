@@ -242,9 +242,9 @@ def _stage(build: Build) -> None:
         _strip(shutil.copy(path, target), build.tool("strip"))
     shutil.copy(_ROOT / _QEMU, libraries)
     for name, pattern in (("traces", "*.folio"), ("policies", "*.[cho]")):
-        shared = _STAGE / "share" / "largefolio" / name
-        shared.mkdir(parents=True)
-        for path in sorted((_ROOT / name).glob(pattern)):
+        for path in sorted((_ROOT / name).rglob(pattern)):
+            shared = _STAGE / "share" / "largefolio" / path.relative_to(_ROOT)
+            shared.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(path, shared)
 
 

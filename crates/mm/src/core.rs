@@ -15,12 +15,14 @@
 //! - `soft`: a preferred smallest folio order;
 //! - [`hugetlb`]: pools of huge pages;
 //! - [`in_flight`]: the reads that a fault started;
-//! - `khugepaged`, [`inject`], [`observed`], [`work`].
+//! - `khugepaged`, [`inject`], [`observed`], [`work`];
+//! - [`stall`], `cache_events`: what only a policy sees.
 //!
 //! Invariants:
 //! - I1: every folio in a mapping's tree is in the folio table with that mapping and index.
 //! - I2: a page-cache folio holds one reference for each of its pages (docs/behaviour L.5).
 
+mod cache_events;
 pub(crate) mod dirty;
 pub mod groups;
 pub mod hugetlb;
@@ -35,6 +37,7 @@ pub(crate) mod pressure;
 mod refault;
 mod soft;
 pub mod space;
+pub mod stall;
 pub(crate) mod swap;
 mod swap_cache;
 mod swap_slots;
@@ -46,10 +49,12 @@ pub(crate) mod zswap;
 use std::collections::BTreeSet;
 
 use crate::buddy::MigrateType;
+use crate::core::cache_events::CacheEvents;
 use crate::core::hugetlb::Hugetlb;
 use crate::core::in_flight::InFlight;
 use crate::core::observed::Observed;
 use crate::core::owner_ids::ProcessIds;
+use crate::core::stall::Stalls;
 use crate::core::work::{ENTRY_BYTES, FOLIO_BYTES, NODE_BYTES, THING_BYTES, Work};
 use crate::counters::Counters;
 use crate::folio::deferred::Deferred;
@@ -58,6 +63,7 @@ use crate::folio::{Content, Folio, FolioId, FolioTable, Owner};
 use crate::mapping::Mapping;
 use crate::mapping::tree::Entry;
 use crate::nodes::Nodes;
+use crate::policy::Point;
 use crate::ram::{self, FilePages, Ram, Stretches};
 use crate::rmap::mapcount::{MapcountRules, Shape};
 use crate::units::{MappingId, Order, PageIndex, PageRange, PageSize, Pfn};
@@ -140,6 +146,8 @@ pub struct Core {
     pub(crate) watched: Option<Vec<Observed>>,
     pub(crate) in_flight: InFlight,
     pub(crate) slow: BTreeSet<(MappingId, PageIndex)>,
+    pub(crate) stalls: Stalls,
+    pub(crate) cache_events: CacheEvents,
 }
 
 impl Core {
@@ -170,6 +178,8 @@ impl Core {
             watched: None,
             in_flight: InFlight::default(),
             slow: BTreeSet::new(),
+            stalls: Stalls::default(),
+            cache_events: CacheEvents::default(),
         }
     }
 
@@ -318,6 +328,7 @@ impl Core {
         self.folios.enlist(id);
         self.counters.nr_read += nr_read;
         self.counters.count_inserted(order);
+        self.note(Point::Added, id);
         self.observe(Observed::Insertion { mapping: file, index, order, nr_read });
         Ok(id)
     }
@@ -387,6 +398,7 @@ impl Core {
     /// If it is mapped.
     pub(crate) fn remove(&mut self, file: MappingId, entry: Entry) {
         self.set_clean(entry.folio);
+        self.note(Point::Removed, entry.folio);
         let mapping = self.mapping_mut(file);
         mapping.tree.remove(entry.index);
         mapping.count_removed(entry.order);

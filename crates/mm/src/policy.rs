@@ -18,10 +18,16 @@
 use std::fmt;
 
 /// Words of a [`Context`].
-pub const NR_CONTEXT_WORDS: usize = NR_NAME_WORDS + NR_FIELDS + NR_FREE;
+pub const NR_CONTEXT_WORDS: usize = NR_KERNEL_WORDS + NR_LATER;
+/// The first words of a [`Context`]: all that a kernel with `kernel/policy` fills in.
+pub const NR_KERNEL_WORDS: usize = NR_NAME_WORDS + NR_FIELDS + NR_FREE;
 const NR_NAME_WORDS: usize = 2;
 /// Orders of free blocks: every order that a folio can have.
 pub const NR_FREE: usize = 14;
+
+/// A policy's interval unless it chooses another: one second, as PSI's triggers and the samples that
+/// were posted have.
+pub const INTERVAL_NS: u64 = 1_000_000_000;
 
 /// Decision points of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -38,12 +44,42 @@ pub enum Point {
     Write,
     /// Reclaim is about to evict a folio.
     Victim,
+    /// A fault on private memory in swap space: which orders to read.
+    SwapinOrder,
+    /// An absent page of shared memory: which orders to try.
+    ShmemOrder,
+    /// A folio entered the page cache. The answer is ignored.
+    Added,
+    /// A read call used a cached folio, or a used page of it was unmapped. The answer is ignored.
+    Accessed,
+    /// A folio left the page cache. The answer is ignored.
+    Removed,
+    /// Reclaim needs file memory: which folio to evict first.
+    Evict,
+    /// A read call finds its first page absent: whether to read through the page cache.
+    Admit,
+    /// An interval of the policy's clock has passed. The answer is ignored.
+    Interval,
 }
 
 impl Point {
     /// All points, in numeric order.
-    pub const ALL: [Self; 6] =
-        [Self::AnonOrder, Self::Window, Self::Around, Self::Collapse, Self::Write, Self::Victim];
+    pub const ALL: [Self; 14] = [
+        Self::AnonOrder,
+        Self::Window,
+        Self::Around,
+        Self::Collapse,
+        Self::Write,
+        Self::Victim,
+        Self::SwapinOrder,
+        Self::ShmemOrder,
+        Self::Added,
+        Self::Accessed,
+        Self::Removed,
+        Self::Evict,
+        Self::Admit,
+        Self::Interval,
+    ];
 
     /// Name in results, and section name in an object file.
     #[must_use]
@@ -55,6 +91,14 @@ impl Point {
             Self::Collapse => "collapse",
             Self::Write => "write",
             Self::Victim => "victim",
+            Self::SwapinOrder => "swapin_order",
+            Self::ShmemOrder => "shmem_order",
+            Self::Added => "added",
+            Self::Accessed => "accessed",
+            Self::Removed => "removed",
+            Self::Evict => "evict",
+            Self::Admit => "admit",
+            Self::Interval => "interval",
         }
     }
 }
@@ -119,8 +163,16 @@ pub mod victim {
     pub const SPLIT: u64 = 3;
 }
 
+/// Way of a read call: [`Answer::Value`] at [`Point::Admit`].
+pub mod admit {
+    /// Through the page cache.
+    pub const CACHE: u64 = 0;
+    /// Past the page cache.
+    pub const BYPASS: u64 = 1;
+}
+
 macro_rules! fields {
-    ($($(#[$doc:meta])* $name:ident,)*) => {
+    ($($(#[$doc:meta])* $name:ident,)* ; $($(#[$later_doc:meta])* $later:ident,)*) => {
         /// Input of a policy. Pages are base pages. A field that does not apply to a point is 0.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
         pub struct Context {
@@ -131,17 +183,22 @@ macro_rules! fields {
             $($(#[$doc])* pub $name: u64,)*
             /// Free blocks of exactly each order.
             pub free: [u64; NR_FREE],
+            $($(#[$later_doc])* pub $later: u64,)*
         }
 
         impl Context {
-            /// Names of the numbers between `comm` and `free`, in the order of [`Context::words`].
-            pub const NAMES: &[&str] = &[$(stringify!($name),)*];
+            /// Names of the numbers between `comm` and `free`, in the order of [`Context::words`],
+            /// and then of those after `free`.
+            pub const NAMES: &[&str] = &[$(stringify!($name),)* $(stringify!($later),)*];
+            /// Names of the numbers after `free`, in the order of [`Context::words`].
+            pub const LATER_NAMES: &[&str] = &[$(stringify!($later),)*];
 
             /// Returns the number called `name`.
             #[must_use]
             pub fn number(&self, name: &str) -> Option<u64> {
                 match name {
                     $(stringify!($name) => Some(self.$name),)*
+                    $(stringify!($later) => Some(self.$later),)*
                     _ => None,
                 }
             }
@@ -154,15 +211,18 @@ macro_rules! fields {
                 for (word, bytes) in comm.iter_mut().zip(self.comm.as_chunks().0) {
                     *word = u64::from_le_bytes(*bytes);
                 }
-                let (numbers, free) = rest.split_at_mut(NR_FIELDS);
+                let (numbers, rest) = rest.split_at_mut(NR_FIELDS);
+                let (free, later) = rest.split_at_mut(NR_FREE);
                 numbers.copy_from_slice(&[$(self.$name,)*]);
                 free.copy_from_slice(&self.free);
+                later.copy_from_slice(&[$(self.$later,)*]);
                 words
             }
 
-            /// The context with these words, the inverse of [`Context::words`].
+            /// The context with these words of a kernel, the inverse of [`Context::words`]. Numbers
+            /// that a kernel does not know are 0.
             #[must_use]
-            pub fn from_words(words: &[u64; NR_CONTEXT_WORDS]) -> Self {
+            pub fn from_kernel_words(words: &[u64; NR_KERNEL_WORDS]) -> Self {
                 let (name, rest) = words.split_at(NR_NAME_WORDS);
                 let mut comm = [0; 16];
                 for (bytes, word) in comm.as_chunks_mut().0.iter_mut().zip(name) {
@@ -173,6 +233,7 @@ macro_rules! fields {
                     comm,
                     $($name: rest.next().unwrap_or_default(),)*
                     free: std::array::from_fn(|_| rest.next().unwrap_or_default()),
+                    $($later: 0,)*
                 }
             }
 
@@ -187,7 +248,8 @@ macro_rules! fields {
             }
         }
 
-        const NR_FIELDS: usize = Context::NAMES.len();
+        const NR_LATER: usize = Context::LATER_NAMES.len();
+        const NR_FIELDS: usize = Context::NAMES.len() - NR_LATER;
     };
 }
 
@@ -258,6 +320,23 @@ fields! {
     group_max,
     /// Pages that the cgroup uses.
     group_pages,
+    ;
+    /// Number of the cgroup (at [`Point::Victim`] and for a folio, the folio's); 0 = the root.
+    group,
+    /// Private and shared memory of the cgroup in pages, without swapped pages.
+    group_anon,
+    /// Pages of shared memory of the cgroup; only at [`Point::Interval`].
+    group_shmem,
+    /// Nanoseconds for which memory stalled the cgroup so far ([`crate::core::stall`]).
+    group_stall_ns,
+    /// Nanoseconds on the policy's clock at the latest [`Point::Interval`].
+    clock_ns,
+    /// Number of the folio, from 1 on: stays the same while it is cached, and is reused afterwards.
+    folio,
+    /// Number of the file, from 1 on.
+    file,
+    /// Pages that reclaim still needs, or that the read call asks for.
+    wanted,
 }
 
 /// A window to read.
@@ -313,5 +392,10 @@ pub trait Policy: fmt::Debug + Send {
     /// Most bytes that the policy may hold; called once.
     fn state_bytes(&self) -> u64 {
         0
+    }
+
+    /// Nanoseconds between two calls at [`Point::Interval`]; called once.
+    fn interval_ns(&self) -> u64 {
+        INTERVAL_NS
     }
 }

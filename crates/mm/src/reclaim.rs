@@ -11,7 +11,7 @@
 //!          lazy-free  discard
 //! ```
 //!
-//! Reading order: `charge` `scan` `lists` `references` `generations` `examine` `evict` `zswap` `effort` [`compact`] `migrate`. The
+//! Reading order: `charge` `scan` `chosen` `lists` `references` `generations` `examine` `evict` `zswap` `effort` [`compact`] `migrate`. The
 //! state is in [`crate::core`], the lists are in [`crate::folio::lru`].
 //!
 //! A page counts as used if a page walk (a replayed TLB miss) reached it since reclaim last
@@ -30,6 +30,7 @@
 //!   up, or while the folio found has an extra reference.
 
 mod charge;
+mod chosen;
 pub mod compact;
 mod effort;
 mod evict;

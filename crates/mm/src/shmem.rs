@@ -16,6 +16,7 @@ use crate::core::NewFolio;
 use crate::core::groups::ChargeEffort;
 use crate::folio::FolioId;
 use crate::memory::Memory;
+use crate::policy::{Context, Point};
 use crate::ram::{Stretch, StretchWork};
 use crate::rules::anon::{Effort, Orders};
 use crate::rules::shmem::{ShmemArea, ShmemPage, ShmemUser};
@@ -41,6 +42,7 @@ impl Memory {
         need: Need<'_>,
     ) -> Option<FolioId> {
         let orders = self.shmem_orders(file, index, need);
+        let orders = self.decided_shmem(file, index, (orders, need));
         let is_swapped = self.core.mapping(file).swapped.contains_key(&index);
         let large = if orders.is_empty() {
             None
@@ -55,6 +57,26 @@ impl Memory {
         // A fault, or the end of a write, zeroes what was not written.
         self.core.folios.get_mut(id).is_uptodate = is_swapped;
         Some(id)
+    }
+
+    /// Lets the policy choose. Differs: no kernel has this ([`crate::policy`]).
+    fn decided_shmem(
+        &mut self,
+        file: MappingId,
+        index: PageIndex,
+        (orders, need): (Orders, Need<'_>),
+    ) -> Orders {
+        if orders.is_empty() || !self.policy_handles(Point::ShmemOrder) {
+            return orders;
+        }
+        let of_need = match need {
+            Need::Fault { mm, vma, vpn } => Context { page: vpn.0, ..self.context_of(mm, vma) },
+            Need::Call { .. } => self.context(self.core.groups.current()),
+        };
+        let file_pages = self.core.mapping(file).nr_file_pages(self.rules.page);
+        let file = u64::from(file.0) + 1;
+        let context = Context { file, index: index.0, file_pages, ..of_need };
+        self.decided_among(Point::ShmemOrder, &context, orders)
     }
 
     /// Zeroes a folio that is not up to date (Q.2.4).

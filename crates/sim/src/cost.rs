@@ -1,6 +1,7 @@
 //! Estimated time by cause: counted events times a machine's costs.
 //!
-//! Only this module combines counts with floating point, and no decision depends on the result.
+//! Only this module combines counts with floating point, and no decision depends on the result. A
+//! policy can see whole nanoseconds of stalls, of which each cost is rounded before it counts.
 //! Does not own the counts ([`crate::replay`]) or the numbers ([`crate::machine`]).
 //!
 //! ```text
@@ -27,6 +28,7 @@ mod fault;
 mod latency;
 mod price;
 mod run;
+mod stalls;
 mod terms;
 mod walks;
 
@@ -51,6 +53,7 @@ pub use latency::{Latency, SizeLatency};
 pub use price::ns_each;
 pub(crate) use price::{float, whole_ns};
 pub use run::{BaseSource, BaseTime, cpi_of};
+pub(crate) use stalls::stall_costs;
 pub use terms::digits;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

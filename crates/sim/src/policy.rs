@@ -12,7 +12,9 @@
 //! interpreter, an address is a region and an offset.
 //!
 //! Reading order: `insn`, `object` (the file), `verify` (which programs may run), `maps`,
-//! `interpreter`, `builtin` (the policies shipped with folio). Owns the programs.
+//! `interpreter`, `builtin` (the policies shipped with folio). Interfaces that were posted upstream:
+//! `posted` (hooks and kernel functions), `btf`, `things` (kernel structures), `cached` (folios and
+//! eviction lists), `adapter` (points as hooks). Owns the programs.
 //! [`largefolio_mm::policy`] defines a policy's inputs and answers.
 
 #![expect(
@@ -22,28 +24,33 @@
     reason = "a register is 64 bits, with a sign or without; instructions cut them to 32"
 )]
 
+mod adapter;
 mod attach;
+mod btf;
 mod builtin;
+mod cached;
 mod error;
 mod insn;
 mod interpreter;
 mod limits;
 mod maps;
 mod object;
+mod posted;
+mod things;
 mod verify;
 
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
-use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError};
+use largefolio_mm::policy::{Answer, Context, INTERVAL_NS, Point, Policy, PolicyError};
 use largefolio_trace::disk;
 
 pub use attach::{KernelImage, KernelMap, KernelMapKind, KernelProgram};
 pub use error::{PolicyFileError, PolicyRefusal};
-use insn::Insn;
-use interpreter::State;
+use interpreter::{Question, State};
 use object::Parsed;
+use posted::Entry;
 
 /// Return value for the kernel's own choice.
 pub const OWN: u64 = u64::MAX;
@@ -121,7 +128,7 @@ impl KernelPolicy {
     /// The policy's programs for a running kernel; `None` if it has no object file.
     ///
     /// # Errors
-    /// [`PolicyFileError::Refused`].
+    /// [`PolicyFileError::Refused`], also for a policy that uses what only the model has.
     pub fn for_kernel(&self) -> Result<Option<KernelImage>, PolicyFileError> {
         let image = self.0.object().map(attach::image).transpose();
         image.map_err(|cause| PolicyFileError::Refused { name: self.name().to_owned(), cause })
@@ -147,9 +154,13 @@ struct Program {
 impl Program {
     fn new(name: &str, bytes: &[u8]) -> Result<Self, PolicyRefusal> {
         let parsed = object::parse(bytes)?;
-        for (point, code) in &parsed.programs {
-            verify::check(code, &parsed, *point).map_err(|fault| PolicyRefusal::Insn {
-                section: format!("folio/{}", point.name()),
+        for (entry, function) in &parsed.programs {
+            let checked = verify::check(&function.code, &parsed, verify::Entrance::of(*entry));
+            checked.map_err(|fault| PolicyRefusal::Insn {
+                section: match entry {
+                    Entry::Point(point) => format!("folio/{}", point.name()),
+                    Entry::Hook(_) => format!("function {}", function.name),
+                },
                 at: fault.at,
                 what: fault.what,
             })?;
@@ -174,7 +185,11 @@ impl Source for Program {
     }
 
     fn start(&self) -> Result<Box<dyn Policy>, String> {
-        Ok(Box::new(Running::new(Arc::clone(&self.parsed))))
+        let parsed = Arc::clone(&self.parsed);
+        Ok(match parsed.interface {
+            None => Box::new(Running::new(parsed)),
+            Some(_) => Box::new(adapter::Adapter::new(parsed)),
+        })
     }
 }
 
@@ -190,20 +205,19 @@ impl Running {
         let state = State::new(&parsed);
         Self { parsed, state, nr_steps: 0 }
     }
-
-    fn code(&self, point: Point) -> Option<&Vec<Insn>> {
-        self.parsed.programs.get(&point)
-    }
 }
 
 impl Policy for Running {
     fn handles(&self, point: Point) -> bool {
-        self.code(point).is_some()
+        self.parsed.programs.contains_key(&Entry::Point(point))
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        let Some(code) = self.parsed.programs.get(&point) else { return Ok(Answer::Own) };
-        let ran = interpreter::run(code, &context.bytes(), &mut self.state).map_err(|trap| {
+        let program = self.parsed.programs.get(&Entry::Point(point));
+        let Some(program) = program else { return Ok(Answer::Own) };
+        let functions = &self.parsed.functions[..];
+        let question = Question { functions, input: &context.bytes(), context };
+        let ran = interpreter::run(&program.code, question, &mut self.state).map_err(|trap| {
             let message = format!("instruction {}: {}", trap.at, trap.what);
             PolicyError { point, message }
         })?;
@@ -221,6 +235,10 @@ impl Policy for Running {
 
     fn state_bytes(&self) -> u64 {
         self.parsed.state_bytes() as u64
+    }
+
+    fn interval_ns(&self) -> u64 {
+        self.parsed.interval_ns.unwrap_or(INTERVAL_NS)
     }
 }
 

@@ -7,7 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use largefolio_mm::policy::{
-    Answer, Context, NR_CONTEXT_WORDS, NR_FREE, Point, Policy, PolicyError, Window,
+    Answer, Context, NR_FREE, NR_KERNEL_WORDS, Point, Policy, PolicyError, Window,
 };
 use largefolio_sim::policy::{OWN, OWN_OF_INT};
 
@@ -22,7 +22,7 @@ impl Decision {
     pub(super) fn parse(words: &[&str]) -> Result<Self, String> {
         let number = |word: &&str| u64::from_str_radix(word, 16).map_err(|error| error.to_string());
         let words = words.iter().map(number).collect::<Result<Vec<u64>, _>>()?;
-        let (context, rest) = words.split_first_chunk::<NR_CONTEXT_WORDS>().ok_or("few words")?;
+        let (context, rest) = words.split_first_chunk::<NR_KERNEL_WORDS>().ok_or("few words")?;
         let &[answer, has_window, start, nr_pages, nr_ahead, order] = rest else {
             return Err(format!("an answer has 6 words, not {}", rest.len()));
         };
@@ -31,7 +31,7 @@ impl Decision {
             (0, 1..) => Answer::Window(Window { start, nr_pages, nr_ahead, order }),
             (value, _) => Answer::Value(value),
         };
-        Ok(Self { context: Context::from_words(context), answer })
+        Ok(Self { context: Context::from_kernel_words(context), answer })
     }
 
     pub(super) fn point(&self) -> Option<Point> {
@@ -54,6 +54,15 @@ impl Decision {
             &mut context.swap_free,
             &mut context.group_max,
             &mut context.group_pages,
+            &mut context.group,
+            &mut context.group_anon,
+            &mut context.group_shmem,
+            &mut context.group_stall_ns,
+            &mut context.clock_ns,
+            // A kernel does not know these.
+            &mut context.folio,
+            &mut context.file,
+            &mut context.wanted,
         ] {
             *of_machine = 0;
         }

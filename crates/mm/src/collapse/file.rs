@@ -27,6 +27,7 @@ use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::PmdState;
+use crate::policy::Point;
 use crate::ram::{Stretch, StretchWork};
 use crate::rules::collapse::{DirtyFlush, DirtyRange, LargeFolios, PmdTable, Retract};
 use crate::units::{MappingId, MmId, Order, PageIndex, PageRange, Pfn, Vpn};
@@ -365,6 +366,7 @@ impl Memory {
         let Ok(()) = mapping.tree.insert(index, range.order, id) else {
             unreachable!("the range was just emptied")
         };
+        self.core.note(Point::Added, id);
         let is_own =
             range.initiator == Initiator::Advice && self.rules.collapse.retract == Retract::Own;
         if range.order == self.rules.page.pmd_order() && !is_own {

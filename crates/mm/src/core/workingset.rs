@@ -13,11 +13,13 @@
 //! lists ([`crate::folio::lru`]).
 
 use super::Core;
+use super::stall::StallCosts;
 use super::swap::Swap;
 use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::mapping::shadows::{Shadow, Shadows};
+use crate::policy::Point;
 use crate::units::{GroupId, MappingId};
 
 impl Core {
@@ -49,6 +51,7 @@ impl Core {
 
     /// A read call or a removed entry used the folio. The second use activates it.
     pub(crate) fn mark_accessed(&mut self, id: FolioId) {
+        self.note(Point::Accessed, id);
         if let Some(rule) = self.folios.generations() {
             self.count_use(id, rule);
             return;
@@ -164,6 +167,10 @@ impl Core {
         *activate += nr_recent;
         *restore += nr_restored;
         let group = self.folios.lru().group_of(id);
+        if is_restored {
+            let StallCosts { read_ns, swap_in_ns, .. } = self.stalls.costs;
+            self.stalls.add(group, if kind == LruKind::Anon { swap_in_ns } else { read_ns });
+        }
         let vec = self.folios.lru_mut().vec_mut(group);
         vec.note_change(nr_pages + nr_recent + nr_restored);
         let counters = &mut vec.counters;

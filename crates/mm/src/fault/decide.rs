@@ -41,6 +41,14 @@ impl Memory {
         self.decided_among(Point::AnonOrder, &context, orders)
     }
 
+    pub(super) fn decided_swapin(&mut self, fault: &Fault, orders: Orders) -> Orders {
+        if orders.is_empty() || !self.policy_handles(Point::SwapinOrder) {
+            return orders;
+        }
+        let context = self.fault_context(fault);
+        self.decided_among(Point::SwapinOrder, &context, orders)
+    }
+
     fn fault_context(&self, fault: &Fault) -> Context {
         let access = match fault.access {
             Access::Read => 1,
@@ -54,6 +62,7 @@ impl Memory {
         let open = self.open_file(fault.open());
         let mapping = self.core.mapping(open.mapping);
         Context {
+            file: u64::from(open.mapping.0) + 1,
             index: fault.index(),
             file_pages: mapping.nr_file_pages(self.rules.page),
             min_order: mapping.orders.min.get().into(),

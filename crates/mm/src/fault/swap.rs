@@ -95,6 +95,7 @@ impl Memory {
             return self.swap_in_ahead(fault, slot);
         }
         let orders = self.swapped_orders(fault, slot);
+        let orders = self.decided_swapin(fault, orders);
         let effort = self.rules.anon.effort(fault.vma.advice.huge);
         for order in orders.descending().chain([Order::ZERO]) {
             let effort = if order == Order::ZERO { Effort::None } else { effort };

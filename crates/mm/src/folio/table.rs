@@ -100,6 +100,12 @@ impl FolioTable {
         self.folios.get(id.0 as usize)?.as_ref()
     }
 
+    /// The id of the live folio in place `nr`, if there is one.
+    pub(crate) fn live(&self, nr: u32) -> Option<FolioId> {
+        let id = FolioId::of_nr(nr);
+        self.try_get(id).map(|_| id)
+    }
+
     pub(crate) fn get_mut(&mut self, id: FolioId) -> &mut Folio {
         let Some(folio) = &mut self.folios[id.0 as usize] else {
             unreachable!("folio id used after its folio was freed")

@@ -11,6 +11,7 @@ use crate::core::groups::ChargeEffort;
 use crate::core::observed::{EntryKind, Observed};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::policy::{Answer, Context, Point, admit};
 use crate::ram::Ram;
 use crate::readahead::Plan;
 use crate::readahead::marker::{self, MarkerHit};
@@ -28,6 +29,11 @@ impl Memory {
     /// # Errors
     /// Fails if no page is free.
     pub fn pread(&mut self, open: OpenId, pos: u64, len_bytes: u64) -> Result<u64, OutOfMemory> {
+        if self.policy_handles(Point::Admit)
+            && let Some(nr_bytes) = self.read_unadmitted(open, ByteRange { pos, len_bytes })
+        {
+            return Ok(nr_bytes);
+        }
         self.read_with(open, ByteRange { pos, len_bytes }, |_, _, _| {})
     }
 
@@ -72,6 +78,56 @@ impl Memory {
         }
         self.consumed(open, pos, end);
         Ok(end.saturating_sub(pos))
+    }
+
+    /// Reads past the page cache, if the first page is absent and the policy wants that. Returns the
+    /// bytes read.
+    ///
+    /// Differs: no kernel has this ([`crate::policy`]).
+    fn read_unadmitted(&mut self, open: OpenId, range: ByteRange) -> Option<u64> {
+        let file = self.open_file(open).mapping;
+        let (page, mapping) = (self.rules.page, self.core.mapping(file));
+        let end = range.pos.saturating_add(range.len_bytes.min(CALL_BYTES_MAX));
+        let end = end.min(mapping.size_bytes);
+        let index = range.pos >> page.shift();
+        let is_cached = mapping.tree.get(PageIndex(index)).is_some();
+        if mapping.is_zero_filled || range.pos >= end || is_cached {
+            return None;
+        }
+        self.begin_call();
+        if !self.is_unadmitted(open, range.pos..end) {
+            return None;
+        }
+        let len_bytes = end - range.pos;
+        self.read_direct(open, ByteRange { pos: range.pos, len_bytes });
+        Some(len_bytes)
+    }
+
+    fn is_unadmitted(&mut self, open: OpenId, Range { start, end }: Range<u64>) -> bool {
+        let file = self.open_file(open).mapping;
+        let page = self.rules.page;
+        let index = start >> page.shift();
+        let state = self.open_file(open).state;
+        let context = Context {
+            file: u64::from(file.0) + 1,
+            index,
+            wanted: page.pages_in(end) - index,
+            file_pages: self.core.mapping(file).nr_file_pages(page),
+            ra_pages: state.ra_pages,
+            misses: state.mmap_miss().into(),
+            ..self.context(self.core.groups.current())
+        };
+        match self.ask(Point::Admit, &context) {
+            Answer::Own => false,
+            Answer::Value(value @ (admit::CACHE | admit::BYPASS)) => {
+                self.honoured(Point::Admit);
+                value == admit::BYPASS
+            }
+            Answer::Value(_) | Answer::Window(_) => {
+                self.refused(Point::Admit);
+                false
+            }
+        }
     }
 
     /// Reads memory without storage. An absent page reads as zeroes and stays absent.

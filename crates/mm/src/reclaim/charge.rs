@@ -167,6 +167,9 @@ impl Memory {
     /// Reclaims the last call's excess above `high`. A kernel does this as the call returns.
     #[inline]
     pub(crate) fn begin_call(&mut self) {
+        if !self.core.cache_events.is_empty() {
+            self.tell_events();
+        }
         if self.core.groups.nr_over_high > 0 {
             self.reclaim_high();
         }

@@ -18,15 +18,8 @@ use crate::units::{Order, PageRange, SwapSlot};
 
 impl Memory {
     pub(super) fn evict(&mut self, id: FolioId) -> EvictOutcome {
-        let folio = self.core.folios.get(id);
-        if folio.is_locked || folio.is_under_writeback {
-            return EvictOutcome::Keep;
-        }
-        if folio.has_extra_refs() {
-            return self.keep_held(id);
-        }
-        if self.is_locked_in(id) {
-            return EvictOutcome::Activate;
+        if let Some(outcome) = self.busy(id) {
+            return outcome;
         }
         match self.decided_victim(id) {
             Victim::Done(outcome) => outcome,
@@ -37,6 +30,23 @@ impl Memory {
                 outcome
             }
         }
+    }
+
+    /// Evicts a folio that the policy chose itself.
+    pub(super) fn evict_as_chosen(&mut self, id: FolioId) -> EvictOutcome {
+        self.busy(id).unwrap_or_else(|| self.take(id))
+    }
+
+    /// What becomes of a folio that is in use otherwise; `None` if it is not.
+    fn busy(&mut self, id: FolioId) -> Option<EvictOutcome> {
+        let folio = self.core.folios.get(id);
+        if folio.is_locked || folio.is_under_writeback {
+            return Some(EvictOutcome::Keep);
+        }
+        if folio.has_extra_refs() {
+            return Some(self.keep_held(id));
+        }
+        self.is_locked_in(id).then_some(EvictOutcome::Activate)
     }
 
     /// An unsplittable large folio is skipped for long (G.5.1); others may become free soon. By

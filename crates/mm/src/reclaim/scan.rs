@@ -7,6 +7,7 @@
 //! kernel, background reclaim visits all cgroups. All cgroups share one queue of deferred splits.
 
 use crate::core::pressure::SWAPPINESS;
+use crate::core::stall::StallCosts;
 use crate::core::swap::Swap;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
@@ -78,7 +79,21 @@ impl Scan {
 type Goals = [(ListId, u64); 4];
 
 impl Memory {
+    /// Reclaims, and counts the wait of the process that needs the memory.
     pub(super) fn shrink(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
+        let nr_before = self.core.counters.reclaim.pgscan_direct;
+        let nr_freed = self.shrink_lists(who, target, nr_wanted);
+        if who != Reclaimer::Kswapd {
+            let nr_examined = self.core.counters.reclaim.pgscan_direct - nr_before;
+            let StallCosts { examined_ns, freed_ns, .. } = self.core.stalls.costs;
+            let ns = nr_examined.saturating_mul(examined_ns);
+            let ns = ns.saturating_add(nr_freed.saturating_mul(freed_ns));
+            self.core.stalls.add(self.core.groups.current(), ns);
+        }
+        nr_freed
+    }
+
+    fn shrink_lists(&mut self, who: Reclaimer, target: GroupId, nr_wanted: u64) -> u64 {
         let mut scan = Scan::new(who, target, nr_wanted);
         self.core.pressure.target = target;
         self.core.pressure.nr_requests += 1;
@@ -220,6 +235,12 @@ impl Memory {
     fn shrink_lruvec(&mut self, scan: &mut Scan, group: GroupId) {
         self.core.work.add_cheap(1);
         if self.is_protected(scan, group) {
+            return;
+        }
+        let nr_left = scan.nr_wanted.saturating_sub(scan.nr_freed);
+        let nr_chosen = self.shrink_chosen(scan.who, group, nr_left);
+        scan.nr_freed += nr_chosen;
+        if nr_chosen > 0 && scan.is_done() {
             return;
         }
         if self.core.folios.generations().is_some() {

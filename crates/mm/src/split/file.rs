@@ -7,6 +7,7 @@
 use crate::folio::{Folio, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
+use crate::policy::Point;
 use crate::units::{MappingId, Order, PageIndex};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +62,7 @@ impl Memory {
         self.unmap_file_pages(entry);
         let is_dirty = self.core.folios.get(entry.folio).is_dirty;
         self.core.set_clean(entry.folio);
+        self.core.note(Point::Removed, entry.folio);
         let mapping = self.core.mapping_mut(file);
         let nr_file_pages = mapping.nr_file_pages(self.rules.page);
         mapping.tree.remove(index);
@@ -92,6 +94,7 @@ impl Memory {
             if is_dirty {
                 self.core.set_dirty(id);
             }
+            self.core.note(Point::Added, id);
         }
     }
 

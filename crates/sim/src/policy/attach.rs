@@ -9,16 +9,18 @@
 //! Owns the layout of a question: a context, then the answer, whether a window was set, and the
 //! window. `kernel/policy/policy.h` has the same.
 
-use largefolio_mm::policy::{NR_CONTEXT_WORDS, Point};
+use largefolio_mm::policy::{NR_KERNEL_WORDS, Point};
 
 use super::PolicyRefusal;
 use super::insn::{FILLER, INSN_BYTES, IS_REGISTER, Insn, LDDW, MODE_MEM, R10, alu, class, helper};
 use super::insn::{jump, wide};
 use super::maps::MapKind;
 use super::object::{Parsed, Section};
+use super::posted::Entry;
+use super::verify::{self, Entrance};
 
 const WORD: i16 = 8;
-const ANSWER: i16 = WORD * NR_CONTEXT_WORDS as i16;
+const ANSWER: i16 = WORD * NR_KERNEL_WORDS as i16;
 const NR_WINDOW_WORDS: i16 = 4;
 /// A double word, as an access size.
 const DW: u8 = 0x18;
@@ -61,9 +63,13 @@ pub struct KernelImage {
 }
 
 /// # Errors
-/// The object file cannot be parsed.
+/// The object file cannot be parsed, or uses what only the model has.
 pub(super) fn image(object: &[u8]) -> Result<KernelImage, PolicyRefusal> {
     let parsed = super::object::parse(object)?;
+    if let Some(interface) = parsed.interface {
+        return Err(PolicyRefusal::NotForKernel(interface.to_owned()));
+    }
+    check(&parsed)?;
     let mut maps = maps_of(&parsed);
     let of_window = maps.len();
     maps.push(KernelMap {
@@ -77,17 +83,46 @@ pub(super) fn image(object: &[u8]) -> Result<KernelImage, PolicyRefusal> {
     let programs = parsed
         .programs
         .iter()
-        .map(|(&point, code)| program(point, code, first_data, of_window))
+        .filter_map(|(&entry, function)| match entry {
+            Entry::Point(point) => Some(program(point, &function.code, first_data, of_window)),
+            Entry::Hook(_) => None,
+        })
         .collect();
     Ok(KernelImage { maps, programs })
+}
+
+/// A kernel fills in fewer words of the context, and its answer follows them.
+fn check(parsed: &Parsed) -> Result<(), PolicyRefusal> {
+    for (&entry, function) in &parsed.programs {
+        let Entry::Point(point) = entry else { continue };
+        // No kernel has later points, so their programs are not loaded.
+        if point > Point::Victim {
+            continue;
+        }
+        let refused = |at, what| {
+            let section = format!("folio/{}, in a kernel", point.name());
+            Err(PolicyRefusal::Insn { section, at, what })
+        };
+        let calls = |insn: &Insn| {
+            insn.class() == class::JMP && insn.op() == jump::CALL && insn.imm == helper::LOOP
+        };
+        if let Some(at) = function.code.iter().position(calls) {
+            return refused(at, "bpf_loop() is available only in the model".to_owned());
+        }
+        let entrance = Entrance::at(point, NR_KERNEL_WORDS);
+        if let Err(fault) = verify::check(&function.code, parsed, entrance) {
+            return refused(fault.at, fault.what);
+        }
+    }
+    Ok(())
 }
 
 /// The policy's maps, then its sections of variables, each the only entry of an array.
 fn maps_of(parsed: &Parsed) -> Vec<KernelMap> {
     let declared = parsed.maps.iter().map(|spec| KernelMap {
         kind: match spec.kind {
-            MapKind::Hash => KernelMapKind::Hash,
-            MapKind::Array => KernelMapKind::Array,
+            MapKind::Hash | MapKind::OfCgroups => KernelMapKind::Hash,
+            MapKind::Array | MapKind::Ring => KernelMapKind::Array,
         },
         key_bytes: spec.key_bytes,
         value_bytes: spec.value_bytes,

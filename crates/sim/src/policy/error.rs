@@ -44,6 +44,14 @@ pub enum PolicyRefusal {
     #[error("it has no section named folio/POINT; known points: \
              {points}", points = super::point_names())]
     NoProgram,
+    #[error("struct_ops: {0}")]
+    Posted(String),
+    #[error(
+        "it is written for {}, and a kernel has that interface only with the posted patches; \
+         rewrite it with folio_policy.h",
+        shown(.0)
+    )]
+    NotForKernel(String),
     #[error(
         "there is no point called {}; known points: \
          {points}", shown(.0), points = super::point_names()

@@ -65,14 +65,47 @@ pub(super) mod wide {
     pub(in super::super) const MAP: u8 = 1;
     /// An address in a data section: section in the upper half, offset in the lower.
     pub(in super::super) const DATA: u8 = 2;
+    /// A function of the program, for a helper that calls it.
+    pub(in super::super) const FUNCTION: u8 = 4;
+}
+
+/// Atomic operations: their mode, and what to do, in the immediate number.
+pub(super) mod atomic {
+    pub(in super::super) const MODE: u8 = 0xc0;
+    pub(in super::super) const ADD: i64 = 0x00;
+    pub(in super::super) const OR: i64 = 0x40;
+    pub(in super::super) const AND: i64 = 0x50;
+    pub(in super::super) const XOR: i64 = 0xa0;
+    pub(in super::super) const XCHG: i64 = 0xe1;
+    pub(in super::super) const CMPXCHG: i64 = 0xf1;
+    /// The old value goes to the source register.
+    pub(in super::super) const FETCH: i64 = 0x01;
 }
 
 pub(super) mod helper {
     pub(in super::super) const MAP_LOOKUP: i64 = 1;
     pub(in super::super) const MAP_UPDATE: i64 = 2;
     pub(in super::super) const MAP_DELETE: i64 = 3;
+    pub(in super::super) const RING_RESERVE: i64 = 131;
+    pub(in super::super) const LOOP: i64 = 181;
+    pub(in super::super) const CGROUP_STORAGE: i64 = 210;
     /// Specific to folio: sets the window to read.
     pub(in super::super) const WINDOW: i64 = 4096;
+    // Kernel functions have no numbers in an object file; these are folio's own.
+    pub(in super::super) const LIST_NEW: i64 = 4097;
+    pub(in super::super) const LIST_ADD: i64 = 4098;
+    pub(in super::super) const LIST_ADD_TAIL: i64 = 4099;
+    pub(in super::super) const LIST_MOVE: i64 = 4100;
+    pub(in super::super) const LIST_DEL: i64 = 4101;
+    pub(in super::super) const LIST_ITERATE: i64 = 4102;
+    pub(in super::super) const LIST_ITERATE_EXTENDED: i64 = 4103;
+    pub(in super::super) const LIST_SAMPLE: i64 = 4104;
+    pub(in super::super) const GET_MEM_CGROUP: i64 = 4105;
+    pub(in super::super) const PUT_MEM_CGROUP: i64 = 4106;
+    pub(in super::super) const FLUSH_CGROUP: i64 = 4107;
+    pub(in super::super) const FLUSH_MEM_CGROUP: i64 = 4108;
+    pub(in super::super) const CGROUP_STALL: i64 = 4109;
+    pub(in super::super) const PAGE_STATE: i64 = 4110;
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +145,10 @@ impl Insn {
     /// Returns whether a load or store is plain: neither atomic nor sign-extending.
     pub(super) const fn is_plain_access(self) -> bool {
         self.code & 0xe0 == MODE_MEM
+    }
+
+    pub(super) const fn is_atomic(self) -> bool {
+        self.class() == class::STX && self.code & 0xe0 == atomic::MODE
     }
 
     pub(super) const fn access_bytes(self) -> usize {

@@ -11,40 +11,47 @@
 //! which programs may run.
 //!
 //! Invariants:
-//! - I1: no instruction runs twice, so a run executes at most as many instructions as the program
-//!   has.
-//! - I2: the cost of a run is the number of instructions that it executes.
+//! - I1: in one call of a function, no instruction runs twice, so a call executes at most as many
+//!   instructions as the function has.
+//! - I2: a run costs as many instructions as it executes, in all calls.
+//! - I3: a run ends at [`NR_RUN_INSNS_MAX`], with an error.
+
+mod helpers;
 
 use largefolio_mm::policy::Window;
 
+use super::cached::Cached;
 use super::insn::{
-    FILLER, INSN_BYTES, Insn, LDDW, NR_REGISTERS, R10, STACK_BYTES, alu, class, helper, jump, wide,
+    FILLER, INSN_BYTES, Insn, LDDW, NR_REGISTERS, R10, STACK_BYTES, alu, atomic, class, jump, wide,
 };
+use super::limits::NR_RUN_INSNS_MAX;
 use super::maps::Map;
-use super::object::{Parsed, Section};
+use super::object::{Function, Parsed, Section};
+use super::things::{NR_WORDS, Place, Scene};
 
 /// Memory regions, in the upper half of an address.
 const CONTEXT: u64 = 1;
 const STACK: u64 = 2;
 const DATA_FIRST: u64 = 3;
+/// The stack of a callback.
+const INNER_STACK: u64 = (1 << 24) - 1;
 const MAP_FIRST: u64 = 1 << 24;
-/// Cost of a map helper, in instructions of 4 to 6 ns: 0.1 us for a small map, up to 0.7 us for a
-/// large one.
-const INSNS_OF_HELPER: u64 = 64;
-/// Bytes of keys and values that cost one more instruction.
-const BYTES_OF_INSN: usize = 8;
 const REGION_SHIFT: u32 = 32;
+/// A program, and a callback of its helper.
+const DEPTH_MAX: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct State {
     pub(super) data: Vec<Section>,
     pub(super) maps: Vec<Map>,
+    pub(super) cached: Cached,
 }
 
 impl State {
     pub(super) fn new(parsed: &Parsed) -> Self {
         let data = parsed.data.iter().map(Section::fresh).collect();
-        Self { data, maps: parsed.maps.iter().map(Map::new).collect() }
+        let maps = parsed.maps.iter().map(Map::new).collect();
+        Self { data, maps, cached: Cached::default() }
     }
 }
 
@@ -56,68 +63,120 @@ pub(super) struct Ran {
     pub(super) nr_insns: u64,
 }
 
-/// An error that the verifier should have caught.
+/// An error that the verifier should have caught, or too much work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Trap {
     pub(super) at: usize,
     pub(super) what: &'static str,
 }
 
-struct PolicyRun<'a> {
-    state: &'a mut State,
-    context: &'a [u8],
-    stack: [u8; STACK_BYTES],
-    registers: [u64; NR_REGISTERS],
-    window: Option<Window>,
-    nr_helped: u64,
+/// The input of a run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Question<'a> {
+    pub(super) functions: &'a [Function],
+    /// Bytes of the context, or the words of a hook's arguments.
+    pub(super) input: &'a [u8],
+    pub(super) context: &'a largefolio_mm::policy::Context,
 }
 
-pub(super) fn run(code: &[Insn], context: &[u8], state: &mut State) -> Result<Ran, Trap> {
-    let mut registers = [0; NR_REGISTERS];
-    registers[1] = CONTEXT << REGION_SHIFT;
-    registers[R10 as usize] = (STACK << REGION_SHIFT) + STACK_BYTES as u64;
-    let stack = [0; STACK_BYTES];
-    let mut run = PolicyRun { state, context, stack, registers, window: None, nr_helped: 0 };
-    let mut at = 0;
-    for nr_left in (0..code.len()).rev() {
-        let Some(insn) = code.get(at) else { break };
-        let trap = |what| Trap { at, what };
-        match insn.class() {
-            class::ALU64 => run.compute(*insn, true),
-            class::ALU => run.compute(*insn, false),
-            class::JMP if insn.op() == jump::EXIT => {
-                let nr_insns = (code.len() - nr_left) as u64 + run.nr_helped;
-                return Ok(Ran { value: run.registers[0], window: run.window, nr_insns });
+struct PolicyRun<'a> {
+    state: &'a mut State,
+    question: Question<'a>,
+    /// Of the program, and of a callback.
+    stacks: [[u8; STACK_BYTES]; DEPTH_MAX],
+    depth: usize,
+    registers: [u64; NR_REGISTERS],
+    window: Option<Window>,
+    nr_left: u64,
+}
+
+const TOO_LONG: &str =
+    "it ran more than 1048576 instructions for one decision; do less in its loops";
+
+pub(super) fn run(code: &[Insn], question: Question<'_>, state: &mut State) -> Result<Ran, Trap> {
+    let mut run = PolicyRun {
+        state,
+        question,
+        stacks: [[0; STACK_BYTES]; DEPTH_MAX],
+        depth: 0,
+        registers: [0; NR_REGISTERS],
+        window: None,
+        nr_left: NR_RUN_INSNS_MAX,
+    };
+    run.registers[1] = CONTEXT << REGION_SHIFT;
+    run.registers[R10 as usize] = (STACK << REGION_SHIFT) + STACK_BYTES as u64;
+    let value = run.execute(code)?;
+    let nr_insns = NR_RUN_INSNS_MAX - run.nr_left;
+    Ok(Ran { value, window: run.window, nr_insns })
+}
+
+impl PolicyRun<'_> {
+    /// Executes a function to its end, and returns r0.
+    fn execute(&mut self, code: &[Insn]) -> Result<u64, Trap> {
+        let mut at = 0;
+        for _ in 0..code.len() {
+            let Some(insn) = code.get(at) else { break };
+            let trap = |what| Trap { at, what };
+            self.spend(1).map_err(trap)?;
+            match insn.class() {
+                class::ALU64 => self.compute(*insn, true),
+                class::ALU => self.compute(*insn, false),
+                class::JMP if insn.op() == jump::EXIT => return Ok(self.registers[0]),
+                class::JMP if insn.op() == jump::CALL => self.call(insn.imm).map_err(trap)?,
+                class::JMP | class::JMP32 if self.jumps(*insn) => {
+                    at = insn.target(at).ok_or(trap("a foreign jump"))?;
+                    continue;
+                }
+                class::JMP | class::JMP32 => {}
+                class::LDX => {
+                    let addr = self.address(insn.src, insn.off);
+                    let value = self.load(addr, insn.access_bytes());
+                    self.registers[insn.dst as usize] = value.ok_or(trap("a foreign load"))?;
+                }
+                class::STX if insn.is_atomic() => {
+                    self.atomic(*insn).ok_or(trap("a foreign store"))?;
+                }
+                class::ST | class::STX => {
+                    let addr = self.address(insn.dst, insn.off);
+                    let is_register = insn.class() == class::STX;
+                    let source = self.registers[insn.src as usize];
+                    let value = if is_register { source } else { insn.imm as u64 };
+                    self.store(addr, insn.access_bytes(), value).ok_or(trap("a foreign store"))?;
+                }
+                _ if insn.code == LDDW => {
+                    self.registers[insn.dst as usize] = wide_value(*insn);
+                    at += 1;
+                }
+                _ => return Err(trap("an unknown instruction")),
             }
-            class::JMP if insn.op() == jump::CALL => run.call(insn.imm).map_err(trap)?,
-            class::JMP | class::JMP32 if run.jumps(*insn) => {
-                at = insn.target(at).ok_or(trap("a foreign jump"))?;
-                continue;
-            }
-            class::JMP | class::JMP32 => {}
-            class::LDX => {
-                let addr = run.address(insn.src, insn.off);
-                let value = run.load(addr, insn.access_bytes()).ok_or(trap("a foreign load"))?;
-                run.registers[insn.dst as usize] = value;
-            }
-            class::ST | class::STX => {
-                let addr = run.address(insn.dst, insn.off);
-                let is_register = insn.class() == class::STX;
-                let value =
-                    if is_register { run.registers[insn.src as usize] } else { insn.imm as u64 };
-                let bytes = value.to_le_bytes();
-                let to = run.bytes_mut(addr, insn.access_bytes()).ok_or(trap("a foreign store"))?;
-                to.copy_from_slice(&bytes[..to.len()]);
-            }
-            _ if insn.code == LDDW => {
-                run.registers[insn.dst as usize] = wide_value(*insn);
-                at += 1;
-            }
-            _ => return Err(trap("an unknown instruction")),
+            at += 1;
         }
-        at += 1;
+        Err(Trap { at, what: "no exit" })
     }
-    Err(Trap { at, what: "no exit" })
+
+    fn spend(&mut self, nr_insns: u64) -> Result<(), &'static str> {
+        self.nr_left = self.nr_left.checked_sub(nr_insns).ok_or(TOO_LONG)?;
+        Ok(())
+    }
+
+    /// Calls a function of the program with two arguments; it has a stack and registers of its own.
+    fn call_function(&mut self, nr: u64, arguments: [u64; 2]) -> Result<u64, &'static str> {
+        let functions = self.question.functions;
+        let function = usize::try_from(nr).ok().and_then(|nr| functions.get(nr));
+        let function = function.ok_or("a foreign function")?;
+        if self.depth + 1 >= DEPTH_MAX {
+            return Err("a callback within a callback");
+        }
+        let kept = self.registers;
+        self.depth += 1;
+        self.registers = [0; NR_REGISTERS];
+        [self.registers[1], self.registers[2]] = arguments;
+        self.registers[R10 as usize] = (INNER_STACK << REGION_SHIFT) + STACK_BYTES as u64;
+        let value = self.execute(&function.code).map_err(|trap| trap.what);
+        self.depth -= 1;
+        self.registers = kept;
+        value
+    }
 }
 
 const fn wide_value(insn: Insn) -> u64 {
@@ -137,8 +196,9 @@ impl PolicyRun<'_> {
     fn bytes(&self, addr: u64, nr: usize) -> Option<&[u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
         let all = match region {
-            CONTEXT => self.context,
-            STACK => &self.stack,
+            CONTEXT => self.question.input,
+            STACK => &self.stacks[0],
+            INNER_STACK => &self.stacks[1],
             _ => {
                 let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
                 match nr.checked_sub(self.state.data.len()) {
@@ -152,25 +212,75 @@ impl PolicyRun<'_> {
 
     fn bytes_mut(&mut self, addr: u64, nr: usize) -> Option<&mut [u8]> {
         let (region, offset) = (addr >> REGION_SHIFT, addr as u32 as usize);
-        let all = if region == STACK {
-            &mut self.stack[..]
-        } else {
-            let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
-            match nr.checked_sub(self.state.data.len()) {
-                None => {
-                    let section = &mut self.state.data[nr];
-                    section.is_writable.then_some(&mut section.bytes[..])?
+        let all = match region {
+            STACK => &mut self.stacks[0][..],
+            INNER_STACK => &mut self.stacks[1][..],
+            _ => {
+                let nr = usize::try_from(region.checked_sub(DATA_FIRST)?).ok()?;
+                match nr.checked_sub(self.state.data.len()) {
+                    None => {
+                        let section = &mut self.state.data[nr];
+                        section.is_writable.then_some(&mut section.bytes[..])?
+                    }
+                    Some(map) => self.state.maps.get_mut(map)?.values_mut(),
                 }
-                Some(map) => self.state.maps.get_mut(map)?.values_mut(),
             }
         };
         all.get_mut(offset..)?.get_mut(..nr)
     }
 
     fn load(&self, addr: u64, nr: usize) -> Option<u64> {
+        if let Some(place) = Place::of(addr) {
+            return self.load_thing(place, nr);
+        }
         let mut word = [0; INSN_BYTES];
         word[..nr].copy_from_slice(self.bytes(addr, nr)?);
         Some(u64::from_le_bytes(word))
+    }
+
+    fn load_thing(&self, Place { kind, number, offset }: Place, nr: usize) -> Option<u64> {
+        if offset + nr > kind.bytes() {
+            return None;
+        }
+        let scene = Scene { context: self.question.context, cached: &self.state.cached };
+        let mut bytes = [0; 8 * NR_WORDS];
+        for (to, word) in bytes.as_chunks_mut().0.iter_mut().zip(scene.words(kind, number)) {
+            *to = word.to_le_bytes();
+        }
+        let mut word = [0; INSN_BYTES];
+        word[..nr].copy_from_slice(&bytes[offset..][..nr]);
+        Some(u64::from_le_bytes(word))
+    }
+
+    fn store(&mut self, addr: u64, nr: usize, value: u64) -> Option<()> {
+        let to = self.bytes_mut(addr, nr)?;
+        to.copy_from_slice(&value.to_le_bytes()[..nr]);
+        Some(())
+    }
+
+    fn atomic(&mut self, insn: Insn) -> Option<()> {
+        let (addr, nr) = (self.address(insn.dst, insn.off), insn.access_bytes());
+        let old = self.load(addr, nr)?;
+        let by = self.registers[insn.src as usize];
+        let limit = if nr == 8 { u64::MAX } else { u64::from(u32::MAX) };
+        let new = match insn.imm & !atomic::FETCH {
+            _ if insn.imm == atomic::XCHG => by,
+            _ if insn.imm == atomic::CMPXCHG => {
+                let is_equal = self.registers[0] & limit == old;
+                self.registers[0] = old;
+                if is_equal { by } else { old }
+            }
+            atomic::ADD => old.wrapping_add(by),
+            atomic::OR => old | by,
+            atomic::AND => old & by,
+            atomic::XOR => old ^ by,
+            _ => return None,
+        };
+        self.store(addr, nr, new)?;
+        if insn.imm & atomic::FETCH > 0 && insn.imm != atomic::CMPXCHG {
+            self.registers[insn.src as usize] = old;
+        }
+        Some(())
     }
 
     fn operand(&self, insn: Insn) -> u64 {
@@ -192,46 +302,6 @@ impl PolicyRun<'_> {
     fn jumps(&self, insn: Insn) -> bool {
         let (a, b) = (self.registers[insn.dst as usize], self.operand(insn));
         holds(insn.op(), a, b, insn.class() == class::JMP32)
-    }
-
-    fn call(&mut self, nr: i64) -> Result<(), &'static str> {
-        let [_, first, second, third, fourth, ..] = self.registers;
-        let value = match nr {
-            helper::WINDOW => {
-                let (start, nr_pages, nr_ahead, order) = (first, second, third, fourth);
-                self.window = Some(Window { start, nr_pages, nr_ahead, order });
-                0
-            }
-            _ => self.call_map(nr, [first, second, third, fourth]).ok_or("a foreign argument")?,
-        };
-        self.registers[0] = value;
-        Ok(())
-    }
-
-    fn call_map(&mut self, nr: i64, [map, key, value, flags]: [u64; 4]) -> Option<u64> {
-        let number = usize::try_from((map >> REGION_SHIFT).checked_sub(MAP_FIRST)?).ok()?;
-        let spec = self.state.maps.get(number)?.spec();
-        let (key_bytes, value_bytes) = (spec.key_bytes, spec.value_bytes);
-        let nr_bytes = key_bytes + if nr == helper::MAP_UPDATE { value_bytes } else { 0 };
-        self.nr_helped += INSNS_OF_HELPER + (nr_bytes / BYTES_OF_INSN) as u64;
-        let key = self.bytes(key, key_bytes)?;
-        if nr == helper::MAP_LOOKUP {
-            let region = DATA_FIRST + (self.state.data.len() + number) as u64;
-            let offset_of_value = self.state.maps[number].lookup(key);
-            return Some(
-                offset_of_value.map_or(0, |offset| (region << REGION_SHIFT) + offset as u64),
-            );
-        }
-        let key = key.to_vec();
-        let status = match nr {
-            helper::MAP_DELETE => self.state.maps[number].delete(&key),
-            helper::MAP_UPDATE => {
-                let value = self.bytes(value, value_bytes)?.to_vec();
-                self.state.maps[number].update(&key, &value, flags)
-            }
-            _ => return None,
-        };
-        Some(status as u64)
     }
 }
 

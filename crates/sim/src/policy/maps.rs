@@ -23,8 +23,8 @@ pub(super) struct MapSpec {
 impl MapSpec {
     pub(super) fn bytes_max(&self) -> usize {
         let of_entry = match self.kind {
-            MapKind::Array => self.value_bytes,
-            MapKind::Hash => {
+            MapKind::Array | MapKind::Ring => self.value_bytes,
+            MapKind::Hash | MapKind::OfCgroups => {
                 self.key_bytes.saturating_add(self.value_bytes).saturating_add(HASHED_BYTES)
             }
         };
@@ -37,6 +37,10 @@ pub(super) enum MapKind {
     /// By a 32-bit index; every entry exists from the start, zeroed.
     Array,
     Hash,
+    /// An entry per cgroup, by its 32-bit number.
+    OfCgroups,
+    /// A ring, which stays empty.
+    Ring,
 }
 
 #[derive(Clone, Debug)]
@@ -87,7 +91,8 @@ impl Map {
                 let nr = u32::from_le_bytes(key.try_into().ok()?) as usize;
                 (nr < self.spec.nr_max).then_some(nr)?
             }
-            MapKind::Hash => *self.places.get(key)?,
+            MapKind::Hash | MapKind::OfCgroups => *self.places.get(key)?,
+            MapKind::Ring => return None,
         };
         Some(place * self.spec.value_bytes)
     }
@@ -103,7 +108,9 @@ impl Map {
         let offset_of_key = self.lookup(key);
         let offset = match (offset_of_key, flag) {
             // An array cannot grow, whatever the flags.
-            (None, _) if self.spec.kind == MapKind::Array => return errno::E2BIG,
+            (None, _) if matches!(self.spec.kind, MapKind::Array | MapKind::Ring) => {
+                return errno::E2BIG;
+            }
             (Some(_), flags::NOEXIST) => return errno::EEXIST,
             (Some(offset), _) => offset,
             (None, flags::EXIST) => return errno::ENOENT,
@@ -133,9 +140,9 @@ impl Map {
     /// Removes the entry of `key`. Returns 0, or a number of [`errno`].
     pub(super) fn delete(&mut self, key: &[u8]) -> i64 {
         match (self.spec.kind, self.places.remove(key)) {
-            (MapKind::Array, _) => errno::EINVAL,
-            (MapKind::Hash, None) => errno::ENOENT,
-            (MapKind::Hash, Some(place)) => {
+            (MapKind::Array | MapKind::Ring, _) => errno::EINVAL,
+            (MapKind::Hash | MapKind::OfCgroups, None) => errno::ENOENT,
+            (MapKind::Hash | MapKind::OfCgroups, Some(place)) => {
                 self.free.push(place);
                 0
             }

@@ -3,6 +3,8 @@
 //! ```text
 //!   folio/POINT   a program for each point          folio_maps     defined by FOLIO_MAP
 //!   .rel..        references to maps and data       .rodata .data .bss   variables
+//!   .text         callbacks of helpers              folio_interval milliseconds
+//!   .struct_ops.link  hooks of a posted interface instead of points (`hooks`)
 //! ```
 //!
 //! Owns the parser, its size limits, and the relocation of names to numbers. [`super::verify`]
@@ -10,9 +12,12 @@
 //!
 //! Invariants:
 //! - I1: anything that is not understood is refused by name; sections to which no program refers
-//!   are not read.
+//!   are not read, but each program must be an entry or a callback.
+
+mod hooks;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use largefolio_mm::policy::Point;
 use object::elf::{EM_BPF, R_BPF_64_32, R_BPF_64_64};
@@ -24,8 +29,11 @@ use object::{
 
 use super::error::PolicyRefusal;
 use super::insn::{FILLER, INSN_BYTES, Insn, LDDW, class, jump, wide};
-use super::limits::{MAPS, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX};
+use super::limits::{
+    INTERVAL, MAPS, NR_FUNCTIONS_MAX, NR_INSNS_MAX, NR_MAPS_MAX, OBJECT_BYTES_MAX,
+};
 use super::maps::{MapKind, MapSpec};
+use super::posted::{Entry, Helper};
 
 const STATE_BYTES_MAX: usize = 64 << 20;
 const NR_SECTIONS_MAX: usize = 1024;
@@ -55,9 +63,21 @@ impl Section {
     }
 }
 
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Function {
+    pub(super) name: String,
+    pub(super) code: Vec<Insn>,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parsed {
-    pub(super) programs: BTreeMap<Point, Vec<Insn>>,
+    pub(super) programs: BTreeMap<Entry, Function>,
+    /// Callbacks, by their number in a [`wide::FUNCTION`].
+    pub(super) functions: Vec<Function>,
+    /// The structure of a posted interface; `None`: points.
+    pub(super) interface: Option<&'static str>,
+    /// Nanoseconds between two calls at [`Point::Interval`], unless it is the usual.
+    pub(super) interval_ns: Option<u64>,
     pub(super) maps: Vec<MapSpec>,
     pub(super) data: Vec<Section>,
 }
@@ -84,22 +104,31 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, PolicyRefusal> {
     if file.sections().count() > NR_SECTIONS_MAX {
         return Err(not_bpf(format!("it has more than {NR_SECTIONS_MAX} sections")));
     }
-    let mut reader = Reader { file: &file, parsed: Parsed::default(), data: BTreeMap::new() };
-    let maps = reader.maps()?;
+    let mut reader = Reader {
+        file: &file,
+        parsed: Parsed::default(),
+        data: BTreeMap::new(),
+        maps: MapNumbers::new(),
+        callbacks: BTreeMap::new(),
+    };
+    reader.maps()?;
+    reader.interval()?;
     for section in file.sections() {
         let name = section.name().unwrap_or_default().to_owned();
         if let Some(point) = name.strip_prefix(PROGRAMS) {
             let known = Point::ALL.into_iter().find(|known| known.name() == point);
             let known = known.ok_or_else(|| PolicyRefusal::Point(cut(point)))?;
-            let program = reader.program(&section, &name, &maps)?;
-            if reader.parsed.programs.insert(known, program).is_some() {
+            let program = reader.program(&section, &name)?;
+            if reader.parsed.programs.insert(Entry::Point(known), program).is_some() {
                 return Err(PolicyRefusal::Functions { section: name, nr: 2 });
             }
         }
     }
+    reader.hooks()?;
     if reader.parsed.programs.is_empty() {
         return Err(PolicyRefusal::NoProgram);
     }
+    reader.callbacks()?;
     if reader.parsed.state_bytes() > STATE_BYTES_MAX {
         let what = format!("maps and variables take more than {} MiB", STATE_BYTES_MAX >> 20);
         return Err(PolicyRefusal::Section { section: MAPS.to_owned(), what });
@@ -109,16 +138,33 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Parsed, PolicyRefusal> {
 
 type MapNumbers = BTreeMap<(usize, u64), usize>;
 
+/// A function's section and first byte.
+type Start = (usize, u64);
+
 struct Reader<'a, 'b> {
     file: &'b File<'a>,
     parsed: Parsed,
     data: BTreeMap<usize, usize>,
+    maps: MapNumbers,
+    /// Callbacks that were met, and their numbers.
+    callbacks: BTreeMap<Start, usize>,
 }
 
 impl<'a> Reader<'a, '_> {
-    fn maps(&mut self) -> Result<MapNumbers, PolicyRefusal> {
-        let mut numbers = MapNumbers::new();
-        let Some(section) = self.file.section_by_name(MAPS) else { return Ok(numbers) };
+    fn interval(&mut self) -> Result<(), PolicyRefusal> {
+        let Some(section) = self.file.section_by_name(INTERVAL) else { return Ok(()) };
+        let wrong = || PolicyRefusal::Section {
+            section: INTERVAL.to_owned(),
+            what: "it is not one number of milliseconds from 1 on; use FOLIO_INTERVAL".to_owned(),
+        };
+        let bytes = <[u8; 4]>::try_from(contents(&section, INTERVAL)?).map_err(|_| wrong())?;
+        let ms = u64::from(u32::from_le_bytes(bytes));
+        self.parsed.interval_ns = Some(ms * 1_000_000).filter(|&ns| ns > 0);
+        self.parsed.interval_ns.map(|_| ()).ok_or_else(wrong)
+    }
+
+    fn maps(&mut self) -> Result<(), PolicyRefusal> {
+        let Some(section) = self.file.section_by_name(MAPS) else { return Ok(()) };
         let bytes = contents(&section, MAPS)?;
         let is_map = |symbol: &object::read::elf::ElfSymbol64<'_, '_, LittleEndian>| {
             symbol.section_index() == Some(section.index())
@@ -138,68 +184,109 @@ impl<'a> Reader<'a, '_> {
             if name.len() > NAME_BYTES_MAX {
                 return Err(wrong("its name is too long"));
             }
-            if numbers.contains_key(&(section.index().0, symbol.address())) {
+            if self.maps.contains_key(&(section.index().0, symbol.address())) {
                 return Err(wrong("it overlaps another one"));
             }
             let at = usize::try_from(symbol.address()).ok();
             let bytes_of_map = at.and_then(|at| bytes.get(at..)?.get(..MAP_BYTES));
             let bytes_of_map = bytes_of_map.ok_or_else(|| wrong("it is truncated"))?;
             let spec = map_spec(name, bytes_of_map).map_err(wrong)?;
-            numbers.insert((section.index().0, symbol.address()), self.parsed.maps.len());
+            self.maps.insert((section.index().0, symbol.address()), self.parsed.maps.len());
             self.parsed.maps.push(spec);
         }
-        Ok(numbers)
+        Ok(())
     }
 
-    fn program(
-        &mut self,
-        section: &Part<'a, '_>,
-        name: &str,
-        maps: &MapNumbers,
-    ) -> Result<Vec<Insn>, PolicyRefusal> {
-        let of_section =
-            |what: &str| PolicyRefusal::Section { section: name.to_owned(), what: what.to_owned() };
-        let bytes = contents(section, name)?;
-        let (insns, rest) = bytes.as_chunks::<INSN_BYTES>();
-        if !rest.is_empty() {
-            return Err(of_section("it ends within an instruction"));
-        }
-        if insns.is_empty() || insns.len() > NR_INSNS_MAX {
-            return Err(PolicyRefusal::Length { section: name.to_owned(), nr: insns.len() });
-        }
+    /// The only function of a section.
+    fn program(&mut self, section: &Part<'a, '_>, name: &str) -> Result<Function, PolicyRefusal> {
         let functions = self.file.symbols().filter(|symbol| {
             symbol.section_index() == Some(section.index()) && symbol.kind() == SymbolKind::Text
         });
         let starts: Vec<u64> = functions.map(|symbol| symbol.address()).collect();
+        // An empty section or an incomplete instruction has a better reason.
+        let nr_bytes = contents(section, name)?.len() as u64;
+        let code = self.code(section, name, 0..nr_bytes)?;
         let [start] = starts[..] else {
             return Err(PolicyRefusal::Functions { section: name.to_owned(), nr: starts.len() });
         };
         if start != 0 {
-            return Err(of_section("it does not begin with its function"));
+            return Err(of_section(name, "it does not begin with its function"));
+        }
+        Ok(Function { name: name.to_owned(), code })
+    }
+
+    /// The function that starts at `start`, which its symbol describes.
+    fn function(&mut self, (index, first): Start) -> Result<Function, PolicyRefusal> {
+        let file = self.file;
+        let section = file.section_by_index(SectionIndex(index));
+        let section = section.map_err(|error| PolicyRefusal::NotBpf(error.to_string()))?;
+        let of_section_name = section.name().unwrap_or_default();
+        let symbol = file.symbols().find(|symbol| {
+            symbol.section_index() == Some(section.index())
+                && symbol.kind() == SymbolKind::Text
+                && symbol.address() == first
+        });
+        let no_function = || of_section(of_section_name, "a reference leads to no function");
+        let symbol = symbol.ok_or_else(no_function)?;
+        let end = first.checked_add(symbol.size()).ok_or_else(no_function)?;
+        let name = cut(symbol.name().unwrap_or_default());
+        let code = self.code(&section, &name, first..end)?;
+        Ok(Function { name, code })
+    }
+
+    /// Decodes and relocates a range of a section. `name` is what errors call it.
+    fn code(
+        &mut self,
+        section: &Part<'a, '_>,
+        name: &str,
+        Range { start, end }: Range<u64>,
+    ) -> Result<Vec<Insn>, PolicyRefusal> {
+        let bytes = contents(section, name)?;
+        let [first, last] = [start, end].map(|at| usize::try_from(at).unwrap_or(usize::MAX));
+        let bytes = bytes.get(first..last);
+        let bytes = bytes.ok_or_else(|| of_section(name, "it ends after its section"))?;
+        let (insns, rest) = bytes.as_chunks::<INSN_BYTES>();
+        if !rest.is_empty() {
+            return Err(of_section(name, "it ends within an instruction"));
+        }
+        if insns.is_empty() || insns.len() > NR_INSNS_MAX {
+            return Err(PolicyRefusal::Length { section: name.to_owned(), nr: insns.len() });
         }
         let mut code: Vec<Insn> = insns.iter().map(|&bytes| Insn::decode(bytes)).collect();
         join_wide(&mut code, name)?;
+        let nr_bytes = contents(section, name)?.len() as u64;
         let mut relocated = BTreeSet::new();
         for (offset, relocation) in section.relocations() {
+            // Another function's of the same section.
+            if offset < nr_bytes && !(start..end).contains(&offset) {
+                continue;
+            }
+            let offset = offset.wrapping_sub(start);
             let at = usize::try_from(offset).ok().filter(|offset| offset % INSN_BYTES == 0);
             let at = at.map(|offset| offset / INSN_BYTES).filter(|&at| at < code.len());
-            let at = at.ok_or_else(|| of_section("a relocation is outside its program"))?;
+            let at = at.ok_or_else(|| of_section(name, "a relocation is outside its program"))?;
             if !relocated.insert(at) {
-                return Err(of_section("two relocations patch one instruction"));
+                return Err(of_section(name, "two relocations patch one instruction"));
             }
-            let insn = self.relocated(code[at], &relocation, maps);
+            let insn = self.relocated(code[at], &relocation);
             let wrong = |what| PolicyRefusal::Insn { section: name.to_owned(), at, what };
             code[at] = insn.map_err(wrong)?;
         }
         Ok(code)
     }
 
-    fn relocated(
-        &mut self,
-        insn: Insn,
-        relocation: &Relocation,
-        maps: &MapNumbers,
-    ) -> Result<Insn, String> {
+    /// Reads the callbacks that were met, and those that they name.
+    fn callbacks(&mut self) -> Result<(), PolicyRefusal> {
+        loop {
+            let next = self.parsed.functions.len();
+            let start = self.callbacks.iter().find(|&(_, &nr)| nr == next).map(|(start, _)| *start);
+            let Some(start) = start else { return Ok(()) };
+            let function = self.function(start)?;
+            self.parsed.functions.push(function);
+        }
+    }
+
+    fn relocated(&mut self, insn: Insn, relocation: &Relocation) -> Result<Insn, String> {
         let RelocationFlags::Elf { r_type } = relocation.flags() else {
             return Err("an unknown relocation".to_owned());
         };
@@ -208,6 +295,9 @@ impl<'a> Reader<'a, '_> {
         };
         let name = || self.name_of(symbol);
         if r_type == R_BPF_64_32 || insn.class() == class::JMP && insn.op() == jump::CALL {
+            if let Some(helper) = self.kernel_function(symbol)? {
+                return Ok(Insn { src: 0, imm: helper.number, ..insn });
+            }
             let function = self.function_at(symbol, insn.imm).unwrap_or_else(name);
             return Err(format!(
                 "calls the function {function}; make it static inline \
@@ -222,8 +312,14 @@ impl<'a> Reader<'a, '_> {
             return Err(format!("{} is not defined in this file", name()));
         };
         let offset = target.address().wrapping_add(insn.imm as u64);
-        if let Some(&number) = maps.get(&(section.0, offset)) {
+        if let Some(&number) = self.maps.get(&(section.0, offset)) {
             return Ok(Insn { src: wide::MAP, imm: number as i64, ..insn });
+        }
+        if self.is_code(section) {
+            let number = self.callback((section.0, offset)).ok_or_else(|| {
+                format!("it names more than {NR_FUNCTIONS_MAX} functions as callbacks")
+            })?;
+            return Ok(Insn { src: wide::FUNCTION, imm: number as i64, ..insn });
         }
         let number =
             self.data(section).map_err(|what| format!("{}{what}", self.name_of(symbol)))?;
@@ -234,6 +330,31 @@ impl<'a> Reader<'a, '_> {
         }
         let imm = ((number as u64) << 32 | offset) as i64;
         Ok(Insn { src: wide::DATA, imm, ..insn })
+    }
+
+    fn is_code(&self, section: SectionIndex) -> bool {
+        let section = self.file.section_by_index(section);
+        section.is_ok_and(|section| is_executable(&section))
+    }
+
+    fn callback(&mut self, start: Start) -> Option<usize> {
+        let nr = self.callbacks.len();
+        let number = *self.callbacks.entry(start).or_insert(nr);
+        (number < NR_FUNCTIONS_MAX).then_some(number)
+    }
+
+    /// The kernel function that an undefined symbol names; `None` if the symbol is defined.
+    fn kernel_function(&self, symbol: SymbolIndex) -> Result<Option<&'static Helper>, String> {
+        let symbol = self.file.symbol_by_index(symbol).map_err(|error| error.to_string())?;
+        if !symbol.is_undefined() {
+            return Ok(None);
+        }
+        let name = symbol.name().unwrap_or_default();
+        let unknown = || {
+            let name = largefolio_trace::shown(&cut(name)).to_string();
+            format!("calls the kernel function '{name}', which the model does not have")
+        };
+        Helper::of_kernel(name).map(Some).ok_or_else(unknown)
     }
 
     /// Returns the function that a call refers to. The call has its section and its index minus
@@ -301,6 +422,15 @@ impl<'a> Reader<'a, '_> {
         self.data.insert(index.0, number);
         Ok(number)
     }
+}
+
+fn is_executable(section: &Part<'_, '_>) -> bool {
+    let SectionFlags::Elf { sh_flags, .. } = section.flags() else { return false };
+    sh_flags.0 & object::elf::SHF_EXECINSTR.0 != 0
+}
+
+fn of_section(section: &str, what: &str) -> PolicyRefusal {
+    PolicyRefusal::Section { section: section.to_owned(), what: what.to_owned() }
 }
 
 fn cut(name: &str) -> String {

@@ -5,11 +5,11 @@ mod hostile;
 mod meaning;
 mod refused;
 
-use largefolio_mm::policy::{Context, Point, area, cause, folio, victim, write};
+use largefolio_mm::policy::{Context, Point, admit, area, cause, folio, victim, write};
 
 use super::insn::{Insn, alu, class, helper, jump};
 use super::maps::{MapKind, MapSpec};
-use super::object::{Parsed, Section};
+use super::object::{Function, Parsed, Section};
 use super::*;
 
 const X: u8 = insn::IS_REGISTER;
@@ -42,6 +42,10 @@ const fn call(nr: i64) -> Insn {
     insn(class::JMP | jump::CALL, 0, 0, 0, nr)
 }
 
+/// Adds its index to the number that its caller passed.
+const CALLBACK: [Insn; 5] =
+    [load(3, 2, 0), insn(class::ALU64 | alu::ADD | X, 3, 1, 0, 0), store(2, 0, 3), mov(0, 0), EXIT];
+
 const EXIT: Insn = insn(class::JMP | jump::EXIT, 0, 0, 0, 0);
 
 const fn wide(dst: u8, src: u8, imm: i64) -> [Insn; 2] {
@@ -49,6 +53,7 @@ const fn wide(dst: u8, src: u8, imm: i64) -> [Insn; 2] {
 }
 
 /// A constant and a variable of 16 bytes each, a hash map and an array, with `code` at `point`.
+/// [`CALLBACK`] is a function.
 fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
     let section = |is_writable| Section { bytes: vec![7; 16], is_writable, is_zeroed: false };
     let map = |kind, key_bytes| MapSpec {
@@ -58,8 +63,12 @@ fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
         value_bytes: 16,
         nr_max: 4,
     };
+    let function = |code: Vec<Insn>| Function { name: "f".to_owned(), code };
     Parsed {
-        programs: [(point, code)].into(),
+        programs: [(Entry::Point(point), function(code))].into(),
+        functions: vec![function(CALLBACK.to_vec())],
+        interface: None,
+        interval_ns: None,
         maps: vec![map(MapKind::Hash, 8), map(MapKind::Array, 4)],
         data: vec![section(false), section(true)],
     }
@@ -67,7 +76,10 @@ fn parsed(point: Point, code: Vec<Insn>) -> Parsed {
 
 fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
     let parsed = parsed(point, code.to_vec());
-    verify::check(code, &parsed, point).err().map(|fault| format!("{}: {}", fault.at, fault.what))
+    let entrance = verify::Entrance::of(Entry::Point(point));
+    verify::check(code, &parsed, entrance)
+        .err()
+        .map(|fault| format!("{}: {}", fault.at, fault.what))
 }
 
 fn running(parsed: Parsed) -> Running {
@@ -79,12 +91,16 @@ fn the_header_names_the_context_and_the_numbers() {
     let header = include_str!("../../policies/folio_policy.h");
     let (_, body) = header.split_once("struct folio_context {").unwrap();
     let (body, _) = body.split_once("};").unwrap();
+    let declared = body.lines().map(str::trim).filter(|line| !line.starts_with(['*', '/']));
     let fields: Vec<&str> =
-        body.lines().filter_map(|line| line.trim().split_once(';')).map(|(name, _)| name).collect();
-    let numbers = Context::NAMES.iter().map(|name| format!("__u64 {name}"));
+        declared.filter_map(|line| line.split_once(';')).map(|(name, _)| name).collect();
+    let later = Context::LATER_NAMES;
+    let names = Context::NAMES.iter().take(Context::NAMES.len() - later.len());
+    let number = |name: &&str| format!("__u64 {name}");
     let mut expected = vec!["char comm[16]".to_owned()];
-    expected.extend(numbers);
+    expected.extend(names.map(number));
     expected.push(format!("__u64 free[{}]", largefolio_mm::policy::NR_FREE));
+    expected.extend(later.iter().map(number));
     assert_eq!(fields, expected);
     let nr_words = fields.len() - 2 + 2 + largefolio_mm::policy::NR_FREE;
     assert_eq!(Context::default().bytes().len(), 8 * nr_words);
@@ -118,6 +134,8 @@ fn the_header_names_the_context_and_the_numbers() {
         ("FOLIO_EVICT", victim::EVICT),
         ("FOLIO_KEEP", victim::KEEP),
         ("FOLIO_SPLIT", victim::SPLIT),
+        ("FOLIO_CACHE", admit::CACHE),
+        ("FOLIO_BYPASS", admit::BYPASS),
         ("FOLIO_HASH", 1),
         ("FOLIO_ARRAY", 2),
     ] {
@@ -126,7 +144,9 @@ fn the_header_names_the_context_and_the_numbers() {
     for point in Point::ALL {
         assert!(header.contains(&format!("folio/{}", point.name())), "{}", point.name());
     }
-    assert!(header.contains(&format!("(void *){};", helper::WINDOW)));
+    for number in [helper::WINDOW, helper::LOOP] {
+        assert!(header.contains(&format!("(void *){number};")));
+    }
 }
 
 #[test]

@@ -6,34 +6,41 @@
 //!                                         at a join: the facts true on all paths
 //! ```
 //!
-//! There are no loops. So `order` can sort the instructions so that every predecessor comes first,
-//! and each is checked once. A run executes at most as many instructions as the program has.
+//! There are no loops within a function. So `order` can sort the instructions so that every
+//! predecessor comes first, and each is checked once. A function executes at most as many
+//! instructions as it has. Helpers that call a function limit the number of calls
+//! ([`super::interpreter`]); such a callback is checked at each call of the helper, with the
+//! facts about the caller's stack.
 //!
-//! Owns refusals and their reasons. `value` tracks values, `frame` tracks the stack.
+//! Owns refusals and their reasons. `value` tracks values, `frame` tracks the stack, `helpers` has
+//! calls of helpers.
 //!
 //! Invariants:
 //! - I1: an accepted program reads only memory that it wrote or was given, writes only its own
 //!   memory, and returns a number that depends on no address.
 
 mod frame;
+mod helpers;
 mod number;
 mod order;
 mod value;
 
 use largefolio_mm::policy::{NR_CONTEXT_WORDS, Point};
 
-use super::insn::{FILLER, Insn, LDDW, NR_REGISTERS, R10, alu, class, helper, jump, wide};
+use super::insn::{FILLER, Insn, LDDW, NR_REGISTERS, R10, alu, atomic, class, jump, wide};
+use super::interpreter::holds;
 use super::maps::MapSpec;
 use super::object::Parsed;
-use frame::Frame;
+use super::posted::{Argument, Entry};
+use frame::{CallerFrame, Frame};
 use number::{Number, Range, Width, mirrored};
 use value::{MIXED, Value};
 
-const CONTEXT_BYTES: usize = 8 * NR_CONTEXT_WORDS;
-const NR_ARGUMENTS: u8 = 5;
-/// Bytes of keys and values that the helpers of one run may handle: at most 0.3 ms (measured) with
-/// as many helper calls as fit in a program. A cell's budget limits the number of runs.
-const HANDLED_BYTES_MAX: usize = 16 << 10;
+const WORD_BYTES: usize = 8;
+/// The largest offset that an addition may make within a thing: more than any structure has.
+const MEMBER_OFFSET_MAX: u64 = 64;
+/// Instructions that are checked for one entry, callbacks included.
+const NR_CHECKED_MAX: usize = 1 << 16;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -77,30 +84,87 @@ impl Known {
 
 type Checked<T> = Result<T, String>;
 
-pub(super) fn check(code: &[Insn], parsed: &Parsed, point: Point) -> Result<(), Fault> {
-    let fresh = code.len();
-    let mut verifier =
-        Verifier { code, parsed, point, known: vec![None; code.len()], fresh, handled_bytes: 0 };
-    verifier.known[0] = Some(Known::at_start());
-    for at in order::order(code)? {
-        if let Some(known) = verifier.known[at].take() {
-            verifier.step(at, known).map_err(|what| Fault { at, what })?;
+/// The first argument of a function points to this.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Input {
+    /// A `struct folio_context`, of which a program may read so many words.
+    Words(usize),
+    /// One word per argument of a hook.
+    Arguments(&'static [Argument]),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entrance {
+    input: Input,
+    has_window: bool,
+    /// Whether its result has a meaning.
+    has_answer: bool,
+}
+
+impl Entrance {
+    /// The entrance of a program in the model.
+    pub(super) fn of(entry: Entry) -> Self {
+        match entry {
+            Entry::Point(point) => Self::at(point, NR_CONTEXT_WORDS),
+            Entry::Hook(hook) => {
+                let input = Input::Arguments(hook.arguments());
+                Self { input, has_window: false, has_answer: hook.has_answer() }
+            }
         }
     }
-    Ok(())
+
+    /// The entrance at a point with this many words of context.
+    pub(super) fn at(point: Point, nr_words: usize) -> Self {
+        let has_window = point == Point::Window;
+        Self { input: Input::Words(nr_words), has_window, has_answer: true }
+    }
+}
+
+pub(super) fn check(code: &[Insn], parsed: &Parsed, entrance: Entrance) -> Result<(), Fault> {
+    let mut verifier = Verifier {
+        code,
+        parsed,
+        entrance,
+        known: vec![None; code.len()],
+        fresh: code.len(),
+        handled_bytes: 0,
+        caller: None,
+        nr_left: NR_CHECKED_MAX,
+    };
+    verifier.run(Known::at_start())
 }
 
 struct Verifier<'a> {
     code: &'a [Insn],
     parsed: &'a Parsed,
-    point: Point,
+    entrance: Entrance,
     known: Vec<Option<Known>>,
     /// The last lookup id; the first ids are instruction numbers.
     fresh: usize,
     handled_bytes: usize,
+    /// In a callback: the stack of the function that called the helper.
+    caller: Option<CallerFrame>,
+    nr_left: usize,
 }
 
 impl Verifier<'_> {
+    fn run(&mut self, first: Known) -> Result<(), Fault> {
+        self.known[0] = Some(first);
+        for at in order::order(self.code)? {
+            if let Some(known) = self.known[at].take() {
+                self.nr_left = self.nr_left.checked_sub(1).ok_or_else(|| Fault {
+                    at,
+                    what: format!(
+                        "more than {NR_CHECKED_MAX} instructions would have to be checked, because \
+                         each call of a helper checks its callback again"
+                    ),
+                })?;
+                self.step(at, known).map_err(|what| Fault { at, what })?;
+            }
+        }
+        Ok(())
+    }
+
     fn step(&mut self, at: usize, mut known: Known) -> Checked<()> {
         let insn = self.code[at];
         if usize::from(insn.dst) >= NR_REGISTERS || usize::from(insn.src) >= NR_REGISTERS {
@@ -122,6 +186,7 @@ impl Verifier<'_> {
                 check_written(insn.dst)?;
                 return self.lead(at + 2, known);
             }
+            class::JMP if insn.op() == jump::EXIT && !self.entrance.has_answer => return Ok(()),
             class::JMP if insn.op() == jump::EXIT => return exit(&known),
             class::JMP if insn.op() == jump::CALL => self.call(at, insn, &mut known)?,
             class::JMP | class::JMP32 => return self.jump(at, insn, known),
@@ -148,21 +213,45 @@ impl Verifier<'_> {
         }
         check_written(insn.dst)?;
         let (nr, from) = (insn.access_bytes(), known.registers[insn.src as usize]);
-        let value = match self.place(from, insn.off, nr, false)? {
+        let value = match self.place(from, insn.off, nr, Access::Load)? {
             StackPlace::Frame(offset) => known.frame.load(offset, nr)?,
-            StackPlace::Elsewhere => Value::Number(Number::of_bytes(nr)),
+            StackPlace::Caller(offset) => {
+                self.caller.as_ref().ok_or("no caller")?.check(offset, nr)?;
+                Value::Number(Number::of_bytes(nr))
+            }
+            StackPlace::Elsewhere => self.loaded(from, insn.off, nr),
         };
         known.registers[insn.dst as usize] = value;
         Ok(())
     }
 
-    fn store(&self, insn: Insn, known: &mut Known) -> Checked<()> {
+    /// The value of a checked load: a pointer in a structure leads to a thing.
+    fn loaded(&self, from: Value, off: i16, nr: usize) -> Value {
+        let thing = match (from, self.entrance.input) {
+            (Value::Thing { kind, offset }, _) if nr == WORD_BYTES => {
+                let offset = usize::try_from(offset + i64::from(off));
+                offset.ok().and_then(|offset| kind.pointer(offset))
+            }
+            (Value::Context { offset }, Input::Arguments(arguments)) if nr == WORD_BYTES => {
+                let at = offset.exactly().and_then(|at| at.checked_add_signed(off.into()));
+                let at = at.filter(|at| at % WORD_BYTES as u64 == 0).unwrap_or(u64::MAX);
+                match arguments.get((at / WORD_BYTES as u64) as usize) {
+                    Some(Argument::Thing(kind)) => Some(*kind),
+                    Some(Argument::Number) | None => None,
+                }
+            }
+            _ => None,
+        };
+        let number = Value::Number(Number::of_bytes(nr));
+        thing.map_or(number, |kind| Value::Thing { kind, offset: 0 })
+    }
+
+    fn store(&mut self, insn: Insn, known: &mut Known) -> Checked<()> {
+        if insn.is_atomic() {
+            return self.atomic(insn, known);
+        }
         if !insn.is_plain_access() {
-            return Err(
-                "atomic operations are not supported, and nothing runs concurrently with a \
-                 policy: write n += 1"
-                    .to_owned(),
-            );
+            return Err(format!("code {:#04x} is not known", insn.code));
         }
         let value = if insn.class() == class::STX {
             known.registers[insn.src as usize]
@@ -175,22 +264,82 @@ impl Verifier<'_> {
             _ => {}
         }
         let (nr, to) = (insn.access_bytes(), known.registers[insn.dst as usize]);
-        match self.place(to, insn.off, nr, true)? {
+        match self.place(to, insn.off, nr, Access::Store)? {
             StackPlace::Frame(offset) => known.frame.store(offset, nr, value),
+            StackPlace::Caller(offset) if value.is_number() => {
+                self.caller.as_mut().ok_or("no caller")?.change(offset, nr)
+            }
+            StackPlace::Caller(_) => {
+                Err("it stores an address in the stack of its caller".to_owned())
+            }
             StackPlace::Elsewhere if value.is_number() => Ok(()),
             StackPlace::Elsewhere => Err("it stores an address in a map or variable".to_owned()),
         }
     }
 
+    /// Nothing runs at the same time, so an atomic operation is a load and a store.
+    fn atomic(&mut self, insn: Insn, known: &mut Known) -> Checked<()> {
+        let nr = insn.access_bytes();
+        let is_known = matches!(
+            insn.imm & !atomic::FETCH,
+            atomic::ADD | atomic::OR | atomic::AND | atomic::XOR
+        ) || matches!(insn.imm, atomic::XCHG | atomic::CMPXCHG);
+        if !is_known || nr < 4 {
+            return Err(format!("atomic operation {:#x} is not known", insn.imm));
+        }
+        number_in(known, insn.src)?;
+        let compares = insn.imm == atomic::CMPXCHG;
+        if compares {
+            number_in(known, 0)?;
+        }
+        let to = known.registers[insn.dst as usize];
+        let unknown = Value::Number(Number::of_bytes(nr));
+        match self.place(to, insn.off, nr, Access::Store)? {
+            StackPlace::Frame(offset) => {
+                known.frame.check_numbers(offset, nr)?;
+                known.frame.store(offset, nr, unknown)?;
+            }
+            StackPlace::Caller(offset) => {
+                self.caller.as_mut().ok_or("no caller")?.change(offset, nr)?;
+            }
+            StackPlace::Elsewhere => {}
+        }
+        if compares {
+            known.registers[0] = unknown;
+        } else if insn.imm & atomic::FETCH > 0 {
+            check_written(insn.src)?;
+            known.registers[insn.src as usize] = unknown;
+        }
+        Ok(())
+    }
+
     /// Checks an access of `nr` bytes at a pointer.
-    fn place(&self, pointer: Value, off: i16, nr: usize, writes: bool) -> Checked<StackPlace> {
+    fn place(&self, pointer: Value, off: i16, nr: usize, access: Access) -> Checked<StackPlace> {
         let off = i64::from(off);
+        let writes = access == Access::Store;
         match pointer {
             Value::Context { .. } if writes => Err("the context cannot be modified".to_owned()),
-            Value::Context { offset } => inside(offset, off, nr, CONTEXT_BYTES, "the context"),
+            Value::Context { offset } => {
+                let nr_words = match self.entrance.input {
+                    Input::Words(nr_words) => nr_words,
+                    Input::Arguments(arguments) => arguments.len(),
+                };
+                inside(offset, off, nr, WORD_BYTES * nr_words, "the context")
+            }
             Value::Stack { offset } => {
                 Frame::at(offset.saturating_add(off), nr).map(StackPlace::Frame)
             }
+            Value::Caller { offset } => {
+                Frame::at(offset.saturating_add(off), nr).map(StackPlace::Caller)
+            }
+            Value::Thing { kind, .. } if writes => {
+                Err(format!("struct {} cannot be modified", kind.name()))
+            }
+            Value::Thing { kind, offset } => {
+                let offset = Range::exact(offset as u64);
+                inside(offset, off, nr, kind.bytes(), kind.name())
+            }
+            Value::Function { .. } => Err("a function is not data".to_owned()),
             Value::Entry { map, offset } => {
                 let size = self.map(map)?.value_bytes;
                 inside(offset, off, nr, size, "the value of its map")
@@ -216,72 +365,6 @@ impl Verifier<'_> {
         self.parsed.maps.get(nr).ok_or_else(|| "no such map".to_owned())
     }
 
-    fn call(&mut self, at: usize, insn: Insn, known: &mut Known) -> Checked<()> {
-        if insn.src != 0 {
-            let what = "function calls are not supported; make the functions static \
-                        __always_inline";
-            return Err(what.to_owned());
-        }
-        let result = match insn.imm {
-            helper::WINDOW if self.point == Point::Window => {
-                (1..=4).try_for_each(|nr| number_in(known, nr))?;
-                Value::Number(Number::ANY)
-            }
-            helper::WINDOW => {
-                return Err("folio_window() is available only in folio/window".to_owned());
-            }
-            helper::MAP_LOOKUP | helper::MAP_UPDATE | helper::MAP_DELETE => {
-                let Value::Map { nr } = known.registers[1] else {
-                    let is_mixed = known.registers[1] == Value::Mixed;
-                    let what = if is_mixed { MIXED } else { "the first argument is not a map" };
-                    return Err(what.to_owned());
-                };
-                let &MapSpec { key_bytes, value_bytes, .. } = self.map(nr)?;
-                self.memory(known, 2, key_bytes)?;
-                self.handle(key_bytes)?;
-                if insn.imm == helper::MAP_UPDATE {
-                    self.memory(known, 3, value_bytes)?;
-                    number_in(known, 4)?;
-                    self.handle(value_bytes)?;
-                }
-                if insn.imm == helper::MAP_LOOKUP {
-                    Value::MaybeEntry { map: nr, id: at }
-                } else {
-                    Value::Number(Number::ANY)
-                }
-            }
-            nr => {
-                return Err(format!(
-                    "helper {nr} is not supported; a policy has maps and folio_window(), but no \
-                     clock and no random numbers, so results are reproducible"
-                ));
-            }
-        };
-        for register in 1..=NR_ARGUMENTS {
-            known.registers[register as usize] = Value::Unset;
-        }
-        known.registers[0] = result;
-        Ok(())
-    }
-
-    fn handle(&mut self, nr: usize) -> Checked<()> {
-        self.handled_bytes += nr;
-        if self.handled_bytes > HANDLED_BYTES_MAX {
-            let kib = HANDLED_BYTES_MAX >> 10;
-            return Err(format!("the keys and values for its helpers take more than {kib} KiB"));
-        }
-        Ok(())
-    }
-
-    /// Checks that an argument points to `nr` readable bytes.
-    fn memory(&self, known: &Known, argument: u8, nr: usize) -> Checked<()> {
-        let pointer = known.registers[argument as usize];
-        match self.place(pointer, 0, nr, false).map_err(|what| format!("r{argument}: {what}"))? {
-            StackPlace::Frame(offset) => known.frame.check_numbers(offset, nr),
-            StackPlace::Elsewhere => Ok(()),
-        }
-    }
-
     fn jump(&mut self, at: usize, insn: Insn, known: Known) -> Checked<()> {
         let to = insn.target(at).ok_or("it jumps before the first instruction")?;
         if insn.op() == jump::JA {
@@ -304,6 +387,11 @@ impl Verifier<'_> {
             (Value::Number(a), Value::Number(b)) => {
                 let is_half = insn.class() == class::JMP32;
                 let width = if is_half { Width::Half } else { Width::Whole };
+                if let (Some(a), Some(b)) = (a.exactly(width), b.exactly(width)) {
+                    // One branch is never taken.
+                    let is_taken = holds(insn.op(), a, b, is_half);
+                    return self.lead(if is_taken { to } else { at + 1 }, passed);
+                }
                 let (op, other) = (insn.op(), mirrored(insn.op()));
                 let (dst, src) = (insn.dst as usize, insn.src as usize);
                 taken.registers[dst] = Value::Number(a.if_true(op, b, width));
@@ -326,11 +414,13 @@ impl Verifier<'_> {
                 Value::Context { .. } | Value::Entry { .. } | Value::Data { .. },
                 Value::Number(zero),
             ) if is_test(insn, zero) => {
-                self.place(left, 0, 0, false)?;
+                self.place(left, 0, 0, Access::Load)?;
             }
             (Value::Unset, _) | (_, Value::Unset) => {
                 return Err("it compares a value that may be unset".to_owned());
             }
+            // Addresses of things are numbers, and a comparison tells nothing about them.
+            (one, other) if one.is_number() && other.is_number() => {}
             (Value::Mixed, _) | (_, Value::Mixed) => return Err(MIXED.to_owned()),
             _ => return Err("it compares an address".to_owned()),
         }
@@ -369,13 +459,22 @@ fn wide_value(insn: Insn) -> Checked<Value> {
             let (section, offset) = ((number >> 32) as usize, number & u64::from(u32::MAX));
             Ok(Value::Data { section, offset: Range::exact(offset) })
         }
+        wide::FUNCTION => Ok(Value::Function { nr: insn.imm as usize }),
         _ => Err("an unknown kind of 64-bit number".to_owned()),
     }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    Load,
+    Store,
 }
 
 enum StackPlace {
     /// Offset in the stack, from its lowest byte.
     Frame(usize),
+    /// Offset in the caller's stack.
+    Caller(usize),
     Elsewhere,
 }
 
@@ -402,7 +501,7 @@ fn inside(range: Range, off: i64, nr: usize, size: usize, of: &str) -> Checked<S
 
 fn exit(known: &Known) -> Checked<()> {
     match known.registers[0] {
-        Value::Number(_) => Ok(()),
+        Value::Number(_) | Value::Thing { .. } => Ok(()),
         Value::Unset => Err("a path returns without an answer".to_owned()),
         Value::Mixed => Err(MIXED.to_owned()),
         _ => Err("it returns an address".to_owned()),
@@ -450,8 +549,10 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
     }
     known.registers[insn.dst as usize] = match (op, left, right) {
         (alu::MOV, _, value) if is_wide => value,
-        (alu::MOV, _, Value::Number(number)) => Value::Number(number.low_half()),
-        (alu::END, Value::Number(_), _) => Value::Number(match insn.imm {
+        (alu::MOV, _, value) if value.is_number() => {
+            Value::Number(value.number().unwrap_or(Number::ANY).low_half())
+        }
+        (alu::END, Value::Number(_) | Value::Thing { .. }, _) => Value::Number(match insn.imm {
             16 => Number::of_bytes(2),
             32 => Number::of_bytes(4),
             _ => Number::ANY,
@@ -459,6 +560,19 @@ fn compute(insn: Insn, known: &mut Known) -> Checked<()> {
         (_, Value::Number(a), Value::Number(b)) => {
             let width = if is_wide { Width::Whole } else { Width::Half };
             Value::Number(a.computed(op, b, width))
+        }
+        (alu::ADD, Value::Thing { kind, offset }, Value::Number(by))
+            if is_wide && by.exactly(Width::Whole).is_some_and(|by| by <= MEMBER_OFFSET_MAX) =>
+        {
+            let by = by.exactly(Width::Whole).unwrap_or(0) as i64;
+            Value::Thing { kind, offset: offset.saturating_add(by) }
+        }
+        (_, one, other)
+            if (matches!(one, Value::Thing { .. }) || matches!(other, Value::Thing { .. }))
+                && one.is_number()
+                && other.is_number() =>
+        {
+            Value::Number(if is_wide { Number::ANY } else { Number::ANY.low_half() })
         }
         (alu::ADD, pointer, Value::Number(by)) if is_wide => pointer.moved(by.all)?,
         (alu::ADD, Value::Number(by), pointer) if is_wide => pointer.moved(by.all)?,

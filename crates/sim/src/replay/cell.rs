@@ -18,7 +18,7 @@ use largefolio_mm::rules::{Arch, Store};
 use largefolio_mm::units::{ByteRange, Order, PageSize};
 use largefolio_trace::{FileInfo, Meta};
 
-use crate::cost::{BaseTime, Mark, Timing};
+use crate::cost::{BaseTime, Mark, Timing, stall_costs};
 use crate::gaps::Met;
 use crate::machine::MachineNode;
 use crate::replay::changed::Changes;
@@ -193,12 +193,16 @@ impl Cell {
         memory.watch();
         if let Some(policy) = &spec.kernel.policy {
             memory.set_policy(policy.0.start().map_err(CellError::NoPolicy)?);
+            memory.set_stall_costs(stall_costs(&spec.machine.costs));
         }
         let nr_pages_at_start = memory.core().buddy.nr_allocated_pages();
         let is_warm = spec.cache == CacheState::Warm;
         let mut clock = Clock::new(spec.ns_per_reference);
         if memory.rules().reclaim.compaction_proactiveness > 0 {
             clock.sleep(Sleeper::Kcompactd, PROACTIVE_SLEEP_NS);
+        }
+        if memory.policy_interval_ns().is_some() {
+            clock.sleep(Sleeper::Policy, 0);
         }
         Ok(Self {
             memory: Observable(memory),

@@ -227,6 +227,13 @@ impl Cell {
             let sleep_ns = self.memory.khugepaged_wakes_ns() - wake_ns;
             self.clock.sleep(Sleeper::Khugepaged, sleep_ns);
         }
+        if self.clock.is_due(Sleeper::Policy)
+            && let Some(interval_ns) = self.memory.policy_interval_ns()
+        {
+            let now_ns = self.clock.now_ns();
+            self.change(|memory| memory.run_policy_interval(now_ns));
+            self.clock.sleep(Sleeper::Policy, interval_ns);
+        }
         self.watch_khugepaged();
         self.check_limits()
     }

@@ -1,9 +1,11 @@
 //! Policies over whole programs: the built-in ones, and cells with a policy. `sources` compiles C
-//! sources with clang, `natives` has policies in Rust, `work` tests the budget of both.
+//! sources with clang, `posted` those for interfaces posted upstream, `natives` has policies in
+//! Rust, `work` tests the budget of both.
 
 #![expect(clippy::unwrap_used, reason = "a test panics on an unexpected error")]
 
 mod natives;
+mod posted;
 mod sources;
 mod work;
 
@@ -60,8 +62,14 @@ fn compiled_with(
     Some(policy.map_err(|error| error.to_string()))
 }
 
-fn example(name: &str) -> String {
-    std::fs::read_to_string(root().join("policies").join(format!("{name}.c"))).unwrap()
+/// The source of a shipped policy, compiled again.
+fn rebuilt(name: &str) -> Option<Result<KernelPolicy, String>> {
+    let policies = root().join("policies");
+    if let Ok(source) = std::fs::read_to_string(policies.join(format!("{name}.c"))) {
+        return compiled(name, &source);
+    }
+    let source = policies.join("posted").join(format!("{name}.bpf.c"));
+    posted::compiled(name, &std::fs::read_to_string(source).unwrap())
 }
 
 /// The exec-order policy on a kernel without that rule produces the same faults, folios, reads and
@@ -219,7 +227,7 @@ fn the_identity_of_a_cell_has_the_bytes_of_its_policy() {
 #[test]
 fn the_shipped_objects_are_what_clang_makes_of_their_sources() {
     for (name, _) in KernelPolicy::builtin() {
-        let Some(built) = compiled(name, &example(name)) else { return };
+        let Some(built) = rebuilt(name) else { return };
         let mut built = built.unwrap().0.start().unwrap();
         let mut shipped = KernelPolicy::named(name).unwrap().0.start().unwrap();
         for number in 0..20_000_u64 {

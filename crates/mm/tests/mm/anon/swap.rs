@@ -3,12 +3,14 @@
 
 use largefolio_mm::map::Madvice;
 use largefolio_mm::memory::{Config, Memory};
+use largefolio_mm::policy::{Answer, Point};
 use largefolio_mm::ram::Ram;
 use largefolio_mm::rules::anon::AnonRules;
 use largefolio_mm::rules::reclaim::{SwapDevice, SwapIn};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{GroupId, PageSize};
 
+use crate::anon::whim::{Always, counts};
 use crate::anon::world::{PAGE, World, sizes};
 
 fn world(anon: AnonRules, device: SwapDevice, swap_in: SwapIn) -> World {
@@ -61,6 +63,20 @@ fn a_large_folio_comes_back_as_one_from_6_12_on() {
         world.unmap(mm, 20, 1);
         world.read(mm, 17);
         assert_eq!(world.order(mm, 17), 0);
+    }
+}
+
+#[test]
+fn a_policy_chooses_the_orders_of_a_swap_in() {
+    for (orders, order, counted) in
+        [(1 << 4, 4, (1, 1, 0)), (0, 0, (1, 1, 0)), (1 << 9, 0, (1, 0, 1))]
+    {
+        let mut world = world(sizes(&[64]), SwapDevice::Zram, SwapIn::Folios);
+        world.memory.set_policy(Box::new(Always(Answer::Value(orders))));
+        let mm = world.mm;
+        world.read(mm, 35);
+        assert_eq!(world.order(mm, 35), order);
+        assert_eq!(counts(&world, Point::SwapinOrder), counted);
     }
 }
 

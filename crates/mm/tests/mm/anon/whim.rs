@@ -11,16 +11,20 @@ use crate::anon::program::Numbers;
 use crate::anon::world::{BASE, PAGE, World, sizes, thp};
 
 #[derive(Debug)]
-pub(crate) struct Whim(pub(crate) Numbers);
+pub(crate) struct Whim {
+    pub(crate) numbers: Numbers,
+    /// Whether it also answers at the points that no kernel has.
+    pub(crate) has_later_points: bool,
+}
 
 impl Policy for Whim {
-    fn handles(&self, _: Point) -> bool {
-        true
+    fn handles(&self, point: Point) -> bool {
+        self.has_later_points || point <= Point::Victim
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
         assert_eq!(context.point, point as u64);
-        let numbers = &mut self.0;
+        let numbers = &mut self.numbers;
         if numbers.below(4) == 0 {
             return Ok(Answer::Own);
         }
@@ -34,7 +38,7 @@ impl Policy for Whim {
             });
         }
         Ok(match point {
-            Point::AnonOrder | Point::Collapse => {
+            Point::AnonOrder | Point::Collapse | Point::SwapinOrder | Point::ShmemOrder => {
                 Answer::Value(context.orders & (numbers.below(1024) | 1))
             }
             Point::Window if numbers.below(8) == 0 => Answer::Value(0),
@@ -49,14 +53,16 @@ impl Policy for Whim {
                 Answer::Window(Window { start, nr_pages, nr_ahead, order })
             }
             Point::Around => Answer::Value(1 << numbers.below(10)),
-            Point::Write => Answer::Value(numbers.below(3)),
+            Point::Write | Point::Admit => Answer::Value(numbers.below(3)),
             Point::Victim => Answer::Value(numbers.below(4)),
+            Point::Evict => Answer::Value(numbers.below(200)),
+            Point::Added | Point::Accessed | Point::Removed | Point::Interval => Answer::Value(0),
         })
     }
 }
 
 #[derive(Debug)]
-struct Always(Answer);
+pub(crate) struct Always(pub(crate) Answer);
 
 #[derive(Debug)]
 struct Reclaims(u64);
@@ -87,7 +93,7 @@ fn with(anon: AnonRules, answer: Answer) -> World {
     world
 }
 
-fn counts(world: &World, point: Point) -> (u64, u64, u64) {
+pub(crate) fn counts(world: &World, point: Point) -> (u64, u64, u64) {
     let PointCounters { nr_calls, nr_honoured, nr_refused } =
         world.memory.counters().policy[point as usize];
     (nr_calls, nr_honoured, nr_refused)
@@ -109,6 +115,21 @@ fn a_fault_tries_the_orders_that_are_possible_of_those_answered() {
     assert_eq!(order_of(1 << 3), (0, (1, 0, 1)));
     assert_eq!(order_of(1 << 9 | 1 << 2), (2, (1, 0, 1)));
     assert_eq!(order_of(1 << 40), (0, (1, 0, 1)));
+}
+
+#[test]
+fn a_read_that_is_not_admitted_leaves_nothing_in_the_cache() {
+    let read = |answer: u64| {
+        let mut world = with(AnonRules::stock(), Answer::Value(answer));
+        let file = world.memory.add_file(64 * PAGE, "xfs");
+        let open = world.memory.open(file);
+        assert_eq!(world.memory.pread(open, 0, 16 * PAGE), Ok(16 * PAGE));
+        let is_cached = world.memory.folios(file).next().is_some();
+        (is_cached, world.memory.counters().nr_read >= 16, counts(&world, Point::Admit))
+    };
+    assert_eq!(read(0), (true, true, (1, 1, 0)));
+    assert_eq!(read(1), (false, true, (1, 1, 0)));
+    assert_eq!(read(7), (true, true, (1, 0, 1)));
 }
 
 #[test]

@@ -59,12 +59,30 @@ fn instruction() -> impl Strategy<Value = Vec<Insn>> {
             code.extend([copy(3, 10), add(3, -24), mov(4, 0), call(helper)]);
             code
         });
+    // bpf_loop with a callback of this file, of another one, or none.
+    let repeat = (0_i64..3, 0_i64..70, register(), 0_i64..2, any::<bool>()).prop_map(
+        |(nr, count, passed, function, is_stack)| {
+            let mut code = vec![insn(0x7a, 10, 0, -8, nr), copy(3, passed)];
+            if is_stack {
+                code.extend([copy(3, 10), add(3, -8)]);
+            }
+            code.extend(wide(2, insn::wide::FUNCTION, function));
+            code.extend([mov(1, count), mov(4, 0), call(helper::LOOP)]);
+            code
+        },
+    );
+    let atomic =
+        (register(), register(), -40_i16..40, prop::sample::select(vec![0, 1, 0x51, 0xe1, 0xf1]));
+    let atomic = atomic.prop_map(|(dst, src, off, imm)| vec![insn(0xdb, dst, src, off, imm)]);
     let anything = (any::<u8>(), any::<u8>(), any::<u8>(), any::<i16>(), any::<i32>());
     let anything = anything.prop_map(|(code, dst, src, off, imm)| {
         vec![insn(code, dst & 15, src & 15, off, imm.into())]
     });
     let constant = (register(), any::<i32>()).prop_map(|(dst, imm)| vec![mov(dst, imm.into())]);
-    prop_oneof![6 => arithmetic, 1 => swap, 4 => comparison, 6 => access, 3 => pointer, 3 => map, 3 => constant, 1 => anything]
+    prop_oneof![
+        6 => arithmetic, 1 => swap, 4 => comparison, 6 => access, 3 => pointer, 3 => map,
+        2 => repeat, 1 => atomic, 3 => constant, 1 => anything
+    ]
 }
 
 fn refused_with(is_it: impl Fn(&str) -> bool, patch: impl Fn(&mut [u8])) -> String {
@@ -174,8 +192,74 @@ fn bounded() -> impl Strategy<Value = Vec<Insn>> {
     )
 }
 
+/// A callback is checked at each call, so a small file could ask for much work.
+#[test]
+fn the_checks_of_callbacks_are_bounded() {
+    let mut callback = vec![mov(0, 0); 4_000];
+    callback.push(EXIT);
+    let calls = |nr: usize| {
+        let mut code = Vec::new();
+        for _ in 0..nr {
+            code.extend([mov(1, 1), mov(3, 0), mov(4, 0)]);
+            code.extend(wide(2, insn::wide::FUNCTION, 0));
+            code.push(call(helper::LOOP));
+        }
+        code.push(EXIT);
+        let mut parsed = parsed(Point::Around, code.clone());
+        parsed.functions = vec![Function { name: "g".to_owned(), code: callback.clone() }];
+        let entrance = verify::Entrance::of(Entry::Point(Point::Around));
+        verify::check(&code, &parsed, entrance)
+    };
+    assert_eq!(calls(10), Ok(()));
+    let fault = calls(40).unwrap_err();
+    assert!(
+        fault.what.contains("more than 65536 instructions would have to be checked"),
+        "{fault:?}"
+    );
+}
+
+/// A run that only loops ends, and so does one that only calls helpers.
+#[test]
+fn a_run_is_bounded() {
+    let code = [
+        &[insn(0x7a, 10, 0, -8, 0), mov(1, 1 << 22), copy(3, 10), add(3, -8), mov(4, 0)][..],
+        &wide(2, insn::wide::FUNCTION, 0),
+        &[call(helper::LOOP), EXIT],
+    ]
+    .concat();
+    assert_eq!(fault_at(Point::Around, &code), None);
+    let error = running(parsed(Point::Around, code)).answer(Point::Around, &Context::default());
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("more than 1048576 instructions"), "{error}");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn damaged_types_are_refused_or_read(
+        random in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..8),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        use ::object::{Object as _, ObjectSection as _};
+        let object = builtin::object("mthp-pressure").unwrap();
+        let file = ::object::File::parse(object).unwrap();
+        let mut bytes = file.section_by_name(".BTF").unwrap().data().unwrap().to_vec();
+        for (at, value) in random {
+            let at = at.index(bytes.len());
+            bytes[at] = value;
+        }
+        let cut = cut.index(2 * bytes.len());
+        bytes.truncate(cut);
+        if let Some(btf) = btf::Btf::parse(&bytes) {
+            for nr in 0..64 {
+                let members = btf.structure(nr).map_or(vec![], |(_, members)| members);
+                for member in members {
+                    let _ = (btf.number(member.of_type), btf.pointed_bytes(member.of_type));
+                }
+            }
+        }
+    }
 
     #[test]
     fn an_object_with_random_bytes_in_a_section_is_refused_or_runs(
@@ -225,7 +309,8 @@ proptest! {
         // Remove refused instructions one by one.
         for _ in 0..code.len() {
             let object = parsed(Point::Window, code.clone());
-            let Err(fault) = verify::check(&code, &object, Point::Window) else { break };
+            let entrance = verify::Entrance::of(Entry::Point(Point::Window));
+            let Err(fault) = verify::check(&code, &object, entrance) else { break };
             let nr = if code[fault.at].code == insn::LDDW { 2 } else { 1 };
             code.drain(fault.at..(fault.at + nr).min(code.len()));
             prop_assume!(!code.is_empty());

@@ -84,6 +84,7 @@ fn a_program_reads_every_number_of_its_context() {
     let mut context = Context { page: 0x1234_5678_9abc, ..Context::default() };
     context.comm[..3].copy_from_slice(b"cc1");
     context.free[13] = 77;
+    context.wanted = 78;
     let word = |nr: usize| {
         let code = vec![load(0, 1, i16::try_from(8 * nr).unwrap()), EXIT];
         run(Point::Around, code, &context)
@@ -91,7 +92,8 @@ fn a_program_reads_every_number_of_its_context() {
     assert_eq!(word(0), Answer::Value(u64::from_le_bytes(*b"cc1\0\0\0\0\0")));
     let page = Context::NAMES.iter().position(|&name| name == "page").unwrap();
     assert_eq!(word(2 + page), Answer::Value(0x1234_5678_9abc));
-    assert_eq!(word(largefolio_mm::policy::NR_CONTEXT_WORDS - 1), Answer::Value(77));
+    assert_eq!(word(largefolio_mm::policy::NR_KERNEL_WORDS - 1), Answer::Value(77));
+    assert_eq!(word(largefolio_mm::policy::NR_CONTEXT_WORDS - 1), Answer::Value(78));
 }
 
 #[test]
@@ -148,7 +150,10 @@ fn an_answer_counts_what_ran_in_steps() {
 fn programs_for_a_kernel_call_only_code_that_they_have() {
     for (name, _) in KernelPolicy::builtin() {
         let policy = KernelPolicy::named(name).unwrap();
-        let image = policy.for_kernel().unwrap().unwrap();
+        let image = match policy.for_kernel() {
+            Err(error) if error.to_string().contains("only with the posted patches") => continue,
+            image => image.unwrap().unwrap(),
+        };
         for program in &image.programs {
             let calls = program.code.iter().enumerate().filter(|(_, insn)| insn[0] == 0x85);
             let mut nr_functions = 0;

@@ -6,7 +6,7 @@ use super::number::Number;
 use super::value::Value;
 
 const SLOT_BYTES: usize = 8;
-const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
+pub(super) const NR_SLOTS: usize = STACK_BYTES / SLOT_BYTES;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
@@ -30,7 +30,7 @@ impl Slot {
     const fn numbers(self) -> u8 {
         match self {
             Self::Bytes(bytes) => bytes,
-            Self::Saved(Value::Number(_)) => u8::MAX,
+            Self::Saved(Value::Number(_) | Value::Thing { .. }) => u8::MAX,
             Self::Saved(_) => 0,
         }
     }
@@ -86,6 +86,18 @@ impl Frame {
         Ok(())
     }
 
+    /// The bytes that hold numbers, as a bitmap per slot.
+    pub(super) fn numbers(&self) -> [u8; NR_SLOTS] {
+        self.slots.map(Slot::numbers)
+    }
+
+    /// Another function may have changed these bytes to other numbers.
+    pub(super) fn forget(&mut self, changed: &[u8; NR_SLOTS]) {
+        for (slot, _) in self.slots.iter_mut().zip(changed).filter(|(_, changed)| **changed > 0) {
+            *slot = Slot::Bytes(slot.numbers());
+        }
+    }
+
     pub(super) fn meet(&mut self, other: &Self, fresh: &mut usize) {
         for (one, other) in self.slots.iter_mut().zip(&other.slots) {
             *one = match (*one, *other) {
@@ -103,5 +115,40 @@ impl Frame {
             Slot::Saved(value) => Some(value),
             Slot::Bytes(_) => None,
         })
+    }
+}
+
+/// The caller's stack, as a callback sees it: it may read numbers, and replace them by others.
+#[derive(Clone, Debug)]
+pub(super) struct CallerFrame {
+    numbers: [u8; NR_SLOTS],
+    changed: [u8; NR_SLOTS],
+}
+
+impl CallerFrame {
+    pub(super) fn new(frame: &Frame) -> Self {
+        Self { numbers: frame.numbers(), changed: [0; NR_SLOTS] }
+    }
+
+    pub(super) fn check(&self, offset: usize, nr: usize) -> Result<(), String> {
+        let is_number = |at: usize| self.numbers[at / SLOT_BYTES] >> (at % SLOT_BYTES) & 1 > 0;
+        if (offset..offset + nr).all(is_number) {
+            return Ok(());
+        }
+        Err("a callback can use only bytes of its caller's stack that hold numbers; set them before \
+             the call"
+            .to_owned())
+    }
+
+    pub(super) fn change(&mut self, offset: usize, nr: usize) -> Result<(), String> {
+        self.check(offset, nr)?;
+        for at in offset..offset + nr {
+            self.changed[at / SLOT_BYTES] |= 1 << (at % SLOT_BYTES);
+        }
+        Ok(())
+    }
+
+    pub(super) const fn changed(&self) -> &[u8; NR_SLOTS] {
+        &self.changed
     }
 }

@@ -36,6 +36,10 @@ impl Range {
         Self { min: 0, max: if nr >= 8 { u64::MAX } else { (1 << (8 * nr)) - 1 } }
     }
 
+    pub(super) fn exactly(self) -> Option<u64> {
+        self.is_exact().then_some(self.min)
+    }
+
     const fn is_exact(self) -> bool {
         self.min == self.max
     }
@@ -206,6 +210,12 @@ impl Number {
         // If the upper half is 0, both describe the same number.
         let all = if all.max <= HALF { all.both(low) } else { all };
         Self { all, low }
+    }
+
+    /// The only number that it can be.
+    pub(super) fn exactly(self, width: Width) -> Option<u64> {
+        let range = if width == Width::Whole { self.all } else { self.low };
+        range.is_exact().then_some(range.min)
     }
 
     pub(super) fn hull(self, other: Self) -> Self {

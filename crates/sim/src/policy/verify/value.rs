@@ -1,5 +1,6 @@
 //! The known state of a value: a number in a range, or a pointer into one object.
 
+use super::super::things::Kind;
 use super::number::{Number, Range};
 
 pub(super) const MIXED: &str = "an address points to different objects on different paths; use \
@@ -38,11 +39,34 @@ pub(super) enum Value {
         section: usize,
         offset: Range,
     },
+    /// Into the stack of the function that called the helper, from its end.
+    Caller {
+        offset: i64,
+    },
+    /// A function, for a helper that calls it.
+    Function {
+        nr: usize,
+    },
+    /// An address of a thing, from its start. It depends on no memory of this process, so it also
+    /// is a number.
+    Thing {
+        kind: Kind,
+        offset: i64,
+    },
 }
 
 impl Value {
     pub(super) const fn is_number(self) -> bool {
-        matches!(self, Self::Number(_))
+        matches!(self, Self::Number(_) | Self::Thing { .. })
+    }
+
+    /// The value as a number; `None` if it depends on an address.
+    pub(super) const fn number(self) -> Option<Number> {
+        match self {
+            Self::Number(number) => Some(number),
+            Self::Thing { .. } => Some(Number::ANY),
+            _ => None,
+        }
     }
 
     /// Merges the values of two paths. If both are an entry or 0, `fresh` becomes a new lookup id.
@@ -54,6 +78,7 @@ impl Value {
                 Self::MaybeEntry { map, id: *fresh }
             }
             (Self::Number(one), Self::Number(other)) => Self::Number(one.hull(other)),
+            (one, other) if one.is_number() && other.is_number() => Self::Number(Number::ANY),
             (Self::Context { offset }, Self::Context { offset: other }) => {
                 Self::Context { offset: offset.hull(other) }
             }
@@ -106,6 +131,9 @@ impl Value {
             Self::Stack { offset } => {
                 Self::Stack { offset: offset.checked_add(exact()?).ok_or_else(far)? }
             }
+            Self::Caller { offset } => {
+                Self::Caller { offset: offset.checked_add(exact()?).ok_or_else(far)? }
+            }
             Self::Entry { map, offset } => {
                 Self::Entry { map, offset: offset.plus(by).ok_or_else(far)? }
             }
@@ -118,7 +146,11 @@ impl Value {
                 );
             }
             Self::Mixed => return Err(MIXED.to_owned()),
-            Self::Unset | Self::Number(_) | Self::Map { .. } => {
+            Self::Unset
+            | Self::Number(_)
+            | Self::Map { .. }
+            | Self::Function { .. }
+            | Self::Thing { .. } => {
                 return Err("it computes with an address".to_owned());
             }
         })

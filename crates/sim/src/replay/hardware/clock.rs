@@ -1,4 +1,4 @@
-//! A cell's virtual clock, which wakes khugepaged and kcompactd.
+//! A cell's virtual clock, which wakes khugepaged, kcompactd, and a policy that wants intervals.
 //!
 //! A trace has no times, so references are the clock: each takes [`NS_PER_REFERENCE`] unless the
 //! cell sets a different value. System calls, faults, I/O and the two daemons take no time. A trace
@@ -16,6 +16,8 @@ pub(crate) enum Sleeper {
     Khugepaged,
     /// Checks fragmentation (docs/behaviour I.11).
     Kcompactd,
+    /// Looks at each cgroup (`folio/interval`).
+    Policy,
 }
 
 /// Measures time in references.
@@ -25,7 +27,7 @@ pub(crate) enum Sleeper {
 pub(crate) struct Clock {
     now_ns: u64,
     /// Wake time of each daemon; [`NEVER`] if references take no time or the time would overflow.
-    wake_ns: [u64; 2],
+    wake_ns: [u64; 3],
     next_ns: u64,
     ns_per_reference: u64,
 }
@@ -33,7 +35,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) const fn new(ns_per_reference: u64) -> Self {
         let wake_ns = if ns_per_reference == 0 { NEVER } else { 0 };
-        Self { now_ns: 0, wake_ns: [wake_ns, NEVER], next_ns: wake_ns, ns_per_reference }
+        Self { now_ns: 0, wake_ns: [wake_ns, NEVER, NEVER], next_ns: wake_ns, ns_per_reference }
     }
 
     /// Lets `count` references pass. Returns whether a daemon is due.
@@ -58,6 +60,10 @@ impl Clock {
         }
     }
 
+    pub(crate) const fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
     pub(crate) const fn is_due(&self, who: Sleeper) -> bool {
         let wake_ns = self.wake_ns[who as usize];
         wake_ns != NEVER && self.now_ns >= wake_ns
@@ -67,7 +73,8 @@ impl Clock {
     pub(crate) fn sleep(&mut self, who: Sleeper, sleep_ns: u64) {
         if self.ns_per_reference > 0 {
             self.wake_ns[who as usize] = self.now_ns.saturating_add(sleep_ns);
-            self.next_ns = self.wake_ns[0].min(self.wake_ns[1]);
+            let [one, two, three] = self.wake_ns;
+            self.next_ns = one.min(two).min(three);
         }
     }
 }

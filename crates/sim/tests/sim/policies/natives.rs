@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, Window, area, victim};
+use largefolio_mm::policy::{
+    Answer, Context, Point, Policy, PolicyError, Window, admit, area, victim,
+};
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::policy::{KernelPolicy, Source};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
@@ -210,6 +212,9 @@ fn an_order_that_so_short_a_window_cannot_have_is_refused() {
     assert!(taken.honoured > 20 && taken.refused == 0, "{taken:?}");
 }
 
+/// Points whose answers are ignored, or at which the kernel's own choice is no answer.
+const EVENTS: [&str; 5] = ["added", "accessed", "removed", "interval", "evict"];
+
 #[derive(Clone, Debug)]
 struct Echoes;
 
@@ -222,10 +227,14 @@ impl Policy for Echoes {
         let Context { own_start, own_pages, own_ahead, own_order, own, orders, .. } = *context;
         let (start, nr_pages, nr_ahead, order) = (own_start, own_pages, own_ahead, own_order);
         Ok(match point {
-            Point::AnonOrder | Point::Collapse => Answer::Value(orders),
+            Point::AnonOrder | Point::Collapse | Point::SwapinOrder | Point::ShmemOrder => {
+                Answer::Value(orders)
+            }
+            Point::Admit => Answer::Value(admit::CACHE),
             Point::Window if own_pages == 0 => Answer::Value(0),
             Point::Window => Answer::Window(Window { start, nr_pages, nr_ahead, order }),
             Point::Around | Point::Write | Point::Victim => Answer::Value(own),
+            _ => Answer::Own,
         })
     }
 }
@@ -275,7 +284,7 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
             let of = format!("{} {:?} {}", plain.kernel, spec.cache, trace.display());
             assert_eq!(counted(plain), counted(echoed), "{of}");
             let points = &echoed.policy.as_ref().unwrap().points;
-            for (point, answers) in points {
+            for (point, answers) in points.iter().filter(|(point, _)| !EVENTS.contains(point)) {
                 // Dirty folios stay, whatever the policy wants.
                 let nr_stayed = if *point == "victim" { answers.refused } else { 0 };
                 assert_eq!(answers.asked, answers.honoured + nr_stayed, "{of}: {points:?}");
@@ -283,5 +292,6 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
             used_points.extend(points.keys().copied());
         }
     }
-    assert_eq!(used_points.len(), Point::ALL.len(), "only {used_points:?} were asked");
+    // No trace here has swap space.
+    assert!(used_points.len() >= Point::ALL.len() - 2, "only {used_points:?} were asked");
 }

@@ -96,10 +96,6 @@ fn programs_that_are_refused_say_what_to_do() {
             "no clock and no random numbers",
         ),
         (
-            around(&format!("__u64 n; {F} {{ return __sync_fetch_and_add(&n, 1), n; }}")),
-            "nothing runs concurrently with a policy",
-        ),
-        (
             around(&format!(
                 "struct key {{ __u32 a; __u64 b; }};\n\
                  FOLIO_MAP(m, FOLIO_HASH, struct key, __u64, 4);\n\
