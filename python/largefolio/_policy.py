@@ -47,6 +47,12 @@ class Policy:
     * ``collapse``: orders to collapse a block to, as bits; 0: none
     * ``write``: 1 keeps a folio that is stored to, 2 copies the page
     * ``victim``: 1 evicts a folio, 2 keeps it for another round, 3 splits it
+    * ``swapin_order``, ``shmem_order``: as ``anon_order``, for swap-ins and shared memory
+    * ``added``, ``accessed``, ``removed``: a file's folio entered the page cache, was used, or left;
+      the answer is ignored
+    * ``evict``: the ``ctx.folio`` that reclaim evicts
+    * ``admit``: 1 reads past the page cache, 0 does not
+    * ``interval``: called once per second of references, for each control group
 
     A point that is set to ``None`` is not answered. Returning ``None`` leaves the decision to the
     kernel. The model does not follow an answer that a kernel could not; the result counts it as
