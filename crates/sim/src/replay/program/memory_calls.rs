@@ -35,8 +35,9 @@ const fn purpose_of(flags: u32) -> Purpose {
 /// Rounds the length of a range up to pages, as the kernel does.
 fn in_pages(event: &Event) -> Event {
     match event.op {
-        Op::Munmap | Op::Mprotect | Op::Madvise => Event { len: page_end(event.len), ..*event },
-        Op::Mempolicy => Event { len: page_end(event.len), ..*event },
+        Op::Munmap | Op::Mprotect | Op::Madvise | Op::Mempolicy => {
+            Event { len: page_end(event.len), ..*event }
+        }
         Op::Mlock if event.len > 0 => {
             let addr = event.addr & !RECORDED_MASK;
             let end = page_end(event.addr.saturating_add(event.len));
