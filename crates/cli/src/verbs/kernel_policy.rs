@@ -13,7 +13,17 @@ const fn tracepoint(point: Point) -> Option<&'static CStr> {
         Point::AnonOrder => Some(c"lf_anon_order"),
         Point::Window => Some(c"lf_window"),
         Point::Around => Some(c"lf_around"),
-        Point::Collapse | Point::Write | Point::Victim => None,
+        Point::Collapse
+        | Point::Write
+        | Point::Victim
+        | Point::SwapinOrder
+        | Point::ShmemOrder
+        | Point::Added
+        | Point::Accessed
+        | Point::Removed
+        | Point::Evict
+        | Point::Admit
+        | Point::Interval => None,
     }
 }
 
