@@ -64,8 +64,6 @@ enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_AD
 struct command { enum operation op; u64 first, nr, to; char how[8]; };
 
 static u64 page = 4096;
-/* The processes belong to a cgroup with a limit (limit.h). */
-static int is_limited;
 
 static int has_letter(const char *word, char letter)
 {

@@ -7,6 +7,9 @@
 #define LARGEFOLIO_LIMIT_H
 #include "command.h"
 
+/* The processes belong to a cgroup with a limit (limit.h). */
+static int is_limited;
+
 #define SWAP_MAGIC "SWAPSPACE2"
 #define BLKGETSIZE64 0x80081272L
 /* Above the kernel's per-CPU batch (MEMCG_CHARGE_BATCH): see pressure.h. */

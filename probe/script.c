@@ -6,42 +6,35 @@
  * or M. Calls that fail are ignored, and an access is cut to its area. crates/lab/scripts.toml describes the
  * steps. The program touches little memory of its own, and always the same. */
 #include "sys.h"
+#include "thread.h"
 
 #if defined(__x86_64__)
 enum { SYS_mprotect = 10, SYS_brk = 12, SYS_readv = 19, SYS_writev = 20, SYS_mremap = 25,
        SYS_msync = 26, SYS_shmget = 29, SYS_shmat = 30, SYS_shmctl = 31, SYS_sendfile = 40,
-       SYS_exit_thread = 60, SYS_shmdt = 67, SYS_fdatasync = 75, SYS_getcwd = 79, SYS_mlock = 149,
+       SYS_shmdt = 67, SYS_fdatasync = 75, SYS_getcwd = 79, SYS_mlock = 149,
        SYS_munlock = 150, SYS_mlockall = 151, SYS_munlockall = 152, SYS_readahead = 187,
-       SYS_futex = 202, SYS_fstatat = 262, SYS_renameat = 264,
+       SYS_fstatat = 262, SYS_renameat = 264,
        SYS_readlinkat = 267, SYS_splice = 275, SYS_tee = 276, SYS_sync_file_range = 277,
        SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_preadv = 295, SYS_pwritev = 296,
        SYS_prlimit = 302, SYS_process_vm_readv = 310, SYS_getrandom = 318, SYS_memfd_create = 319,
        SYS_copy_file_range = 326 };
 #define O_DIRECT 040000
-__asm__("thread_clone: mov %rcx, %r10\n mov $56, %eax\n syscall\n test %eax, %eax\n jnz 1f\n"
-        " xor %ebp, %ebp\n pop %rdi\n pop %rax\n call *%rax\n hlt\n1: ret\n");
 #else
 enum { SYS_getcwd = 17, SYS_renameat = 38, SYS_pipe2 = 59, SYS_readv = 65,
        SYS_writev = 66, SYS_preadv = 69, SYS_pwritev = 70, SYS_sendfile = 71, SYS_vmsplice = 75,
        SYS_splice = 76, SYS_tee = 77, SYS_readlinkat = 78, SYS_fstatat = 79, SYS_fdatasync = 83,
-       SYS_sync_file_range = 84, SYS_exit_thread = 93, SYS_futex = 98, SYS_shmget = 194,
+       SYS_sync_file_range = 84, SYS_shmget = 194,
        SYS_shmctl = 195, SYS_shmat = 196, SYS_shmdt = 197, SYS_readahead = 213, SYS_brk = 214,
        SYS_mremap = 216, SYS_mprotect = 226, SYS_msync = 227, SYS_mlock = 228, SYS_munlock = 229,
        SYS_mlockall = 230, SYS_munlockall = 231, SYS_prlimit = 261, SYS_process_vm_readv = 270,
        SYS_getrandom = 278, SYS_memfd_create = 279, SYS_copy_file_range = 285 };
 #define O_DIRECT 0200000
-__asm__("thread_clone: mov x4, x3\n mov x3, #0\n mov x8, #220\n svc 0\n cbnz x0, 1f\n"
-        " ldp x0, x1, [sp], #16\n blr x1\n1: ret\n");
 #endif
-s64 thread_clone(s64 flags, s64 stack, s64 ptid, s64 ctid);
 
 #define NR_SLOTS 16
 #define SIGCHLD 17
 #define STACK_PAGES 12
-/* CLONE_VM, FS, FILES, SIGHAND, THREAD, SYSVSEM, CHILD_CLEARTID. */
-#define THREAD_FLAGS 0x250f00
 #define BORROWING 0x4100
-#define THREAD_STACK 65536
 struct area { u64 at, bytes; };
 static struct area areas[NR_SLOTS];
 /* Descriptors plus 1; 0 for a file that is not open. */
@@ -350,7 +343,7 @@ static void go(void)
     held_pid = 0;
 }
 
-static void run_thread(const char *at)
+static void run_thread(const void *at)
 {
     run(at);
     for (;;) { sys1(SYS_exit_thread, 0); }
@@ -358,16 +351,8 @@ static void run_thread(const char *at)
 
 static const char *thread_step(const char *at)
 {
-    s64 stack = call6(SYS_mmap, 0, THREAD_STACK, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | 0x20000, -1, 0);
-    s64 *top = (s64 *)(stack + THREAD_STACK) - 2;
-    top[0] = (s64)at;
-    top[1] = (s64)run_thread;
-    thread_id = 1;
-    if (!FAIL(thread_clone(THREAD_FLAGS, (s64)top, 0, (s64)&thread_id))) {
-        while (thread_id) { call6(SYS_futex, (s64)&thread_id, 0, 1, 0, 0, 0); }
-    }
-    sys2(SYS_munmap, stack, THREAD_STACK);
+    s64 stack = start_thread(run_thread, at, &thread_id);
+    join_thread(stack, &thread_id);
     return skip(at);
 }
 
