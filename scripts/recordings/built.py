@@ -20,14 +20,31 @@ import packages
 BUILT = pathlib.Path(__file__).resolve().parent / "built"
 FEATURES = BUILT.parent.parent.parent / "kernel"
 SETTINGS = "/sys/kernel/mm/largefolio"
-KERNELS = tomllib.loads((BUILT / "kernels.toml").read_text())
 # `make`'s architecture name, image and compiler.
 ARCHES = {
     "amd64": ("x86_64", "arch/x86/boot/bzImage", ""),
     "arm64": ("arm64", "arch/arm64/boot/Image", "aarch64-linux-gnu-"),
 }
 TOOLS = ["bc", "bison", "flex"]          # their packages have the same names
+FILESYSTEMS = {"BTRFS_FS": "btrfs", "EXT4_FS": "ext4", "XFS_FS": "xfs"}
 PAGE_OPTIONS = {"amd64": [], "arm64": ["ARM64_4K_PAGES"], "arm64_64k": ["ARM64_64K_PAGES"]}
+
+
+def with_checks(kernels):
+    """Adds what `checks` stands for: NAME-CHECK for each kernel NAME with settings, on a build that
+    checks itself.
+    """
+    more = {}
+    for check, base in kernels.items():
+        suffix = check.rpartition("-")[2]
+        for name, entry in kernels.items():
+            variants = [each for each in entry["variants"] if each in base["variants"]]
+            if variants and entry.get("kernel") in base.get("checks", []):
+                more[f"{name}-{suffix}"] = entry | {"kernel": check, "variants": variants}
+    return kernels | more
+
+
+KERNELS = with_checks(tomllib.loads((BUILT / "kernels.toml").read_text()))
 
 
 def fragment(name, variant):
@@ -157,6 +174,20 @@ def boot_options(name):
     """A kernel's additions to its command line."""
     entry = KERNELS.get(name, {})
     return KERNELS.get(entry.get("kernel"), entry).get("boot", "")
+
+
+def equip(machine, name):
+    """Gives a machine the options and the time that a kernel needs."""
+    entry = KERNELS.get(name, {})
+    machine.options = boot_options(name)
+    machine.slow = KERNELS.get(entry.get("kernel"), entry).get("slow", 1)
+
+
+def lacks(name, filesystem):
+    """Whether a kernel was built without a filesystem (`ext4-encrypt` is an ext4)."""
+    entry = KERNELS.get(name, {})
+    without = KERNELS.get(entry.get("kernel"), entry).get("without", [])
+    return filesystem.partition("-")[0] in {FILESYSTEMS.get(option) for option in without}
 
 
 def policy(name):

@@ -68,7 +68,8 @@ def record_clears(work, name, variant, out):
         machine.modules = {}
         machine.probe = work / "probe" / guest.arch_of(variant) / "clear"
         is_gigantic = variant == "amd64"
-        machine.options = f"preempt={model}" if is_dynamic else ""
+        built.equip(machine, name)
+        machine.options += f" preempt={model}" if is_dynamic else ""
         machine.options += " hugepagesz=1G hugepages=1" if is_gigantic else ""
         # Without CONFIG_PREEMPTION, the posted form changes nothing.
         forms = [form for form in FORMS if is_dynamic or form != "posted"]

@@ -39,27 +39,28 @@ class CollapseGuest(cow.CowGuest):
         return made
 
 
-def commands(files, words="", own=""):
-    """The init's list: the programs with a tmpfs, those about files once per filesystem."""
+def commands(files, words="", own="", disks=tuple(DISKS)):
+    """The init's list: the programs with a tmpfs, those about files once per filesystem of `disks`.
+    """
     on_disk = [path for path in files if path.stem.startswith("disk")]
     lines = cow.commands([path for path in files if path not in on_disk], PAGE, own)
     lines = [f"{line} dir=/own{words}" if line.startswith("run ") else line for line in lines]
     mounts = ["mount none tmpfs /own"]
     mounts += [f"mount /dev/@{nr} {disk.partition('-')[0]} /{disk}"
-               for nr, disk in enumerate(DISKS, 2)]
+               for nr, disk in enumerate(DISKS, 2) if disk in disks]
     if on_disk:
         # Keep pages dirty until the program writes them back.
         lines.append("set /proc/sys/vm/dirty_writeback_centisecs 0")
         lines.append(f"set {cow.THP}/hugepages-2048kB/enabled madvise")
     runs = [f"run {path.stem}_{disk} /programs/{path.name} disk=/{disk} statistics{own}{words}"
-            for path in on_disk for disk in DISKS]
+            for path in on_disk for disk in disks]
     return mounts + lines + runs
 
 
-def file_commands(own):
+def file_commands(own, disks):
     """The programs of collapse_files.py."""
     own += " statistics" if own else ""
-    return [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in DISKS]
+    return [f"run files_{disk} /files.txt disk=/{disk}{own}" for disk in disks]
 
 
 def record(work, version, variant, programs, out):
@@ -67,10 +68,12 @@ def record(work, version, variant, programs, out):
     name = built.archive_name(version, variant)
     tree = built.tree_of(work, version, variant)
     machine = CollapseGuest(work, tree, variant)
+    built.equip(machine, version)
+    disks = [disk for disk in DISKS if not built.lacks(version, disk)]
     files = sorted(programs.glob("*.txt"))
     machine.files = {"files.txt": collapse_files.programs().encode()}
     own = built.own_words(version, variant)
-    listed = commands(files, own=own) + file_commands(own)
+    listed = commands(files, own=own, disks=disks) + file_commands(own, disks)
     results = machine.run_programs(work / "probe" / variant, files,
                                    built.settings(version) + listed)
     cow.save(work, name, results, out)

@@ -116,6 +116,7 @@ def record(work, version, variant, programs, out, words=""):
     probes = work / "probe" / guest.arch_of(variant)
     page = guest.page_of(variant)
     machine = CowGuest(work, tree, variant)
+    built.equip(machine, version)
     machine.modules = guest.Modules(tree).closure(["nvme"])
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
     listed = commands(files, page, built.own_words(version, variant) + words)

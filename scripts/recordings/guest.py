@@ -114,12 +114,18 @@ class Modules:
         return ordered
 
 
+class Complained(RuntimeError):
+    """A kernel reported a defect of its own."""
+
+
 class Guest:
     """One kernel with the probe and its disks."""
 
     memory_mb = 1536
+    cpus = 1
     result_disk = 2          # index of the result disk in `disks`
     options = ""             # for the kernel's command line
+    slow = 1                 # a kernel that checks itself gets so many times the time
 
     def __init__(self, work, tree, variant):
         self.work = pathlib.Path(work)
@@ -198,7 +204,8 @@ class Guest:
             cpu = "cortex-a57" if is_old else "max,pauth-impdef=on"
             machine = ["qemu-system-aarch64", "-machine", "virt", "-cpu", cpu]
             console = "ttyAMA0"
-        words = ["nice", "-n", "5", *machine, "-accel", "tcg,thread=single", "-smp", "1",
+        # CPUs take turns at any instruction; in threads of their own they hang.
+        words = ["nice", "-n", "5", *machine, "-accel", "tcg,thread=single", "-smp", self.cpus,
                  "-m", self.memory_mb, "-nodefaults", "-no-reboot", "-display", "none", "-serial", "stdio",
                  "-kernel", self.image, "-initrd", initramfs,
                  "-append", f"console={console} quiet panic=-1 mitigations=off nokaslr "
@@ -222,7 +229,7 @@ class Guest:
         initramfs = self.initramfs(probe, commands)
         with self.console().open("wb") as console:
             subprocess.run(self.command(initramfs, disks), stdout=console, stdin=subprocess.DEVNULL,
-                           stderr=subprocess.STDOUT, timeout=seconds, check=False)
+                           stderr=subprocess.STDOUT, timeout=seconds * self.slow, check=False)
 
     def result(self, disks):
         """The file with the results."""
@@ -234,10 +241,17 @@ class Guest:
         A kernel that complained is an error, whatever it recorded.
         """
         disks = self.disks()
-        self.boot(probe, commands, disks, seconds)
-        if lines := complaints(self.console().read_text(errors="replace")):
-            raise RuntimeError(f"{self.console()}: {lines[0]}")
+        try:
+            self.boot(probe, commands, disks, seconds)
+        except subprocess.TimeoutExpired:
+            self.check_console()          # a report may be the reason
+            raise
+        self.check_console()
         return results_of(self.result(disks))
+
+    def check_console(self):
+        if lines := complaints(self.console().read_text(errors="replace")):
+            raise Complained(f"{self.console()}: {lines[0]}")
 
 
 def complaints(console):

@@ -107,13 +107,15 @@ def cgroup_for(folder):
             f"mkdir {folder}", f"set {folder}/cgroup.procs 0"]
 
 
-def missing_from(archive, workloads, args, is_built):
+def missing_from(archive, workloads, args, version):
     """Names of the wanted workloads that an archive lacks, or that are recorded again.
 
-    Kernels that are built here have neither btrfs nor cgroups.
+    Kernels that are built here have neither btrfs nor cgroups, and some lack other filesystems.
     """
+    is_built = built.is_built(version)
     rows = [row for filesystem in workloads for row in workloads[filesystem][1]
-            if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2])]
+            if not is_built or (filesystem != "btrfs" and "cgroup" not in row[2]
+                                and not built.lacks(version, filesystem))]
     names = set(fnmatch.filter((row[0] for row in rows), args.only))
     if not archive.exists():
         return names
@@ -146,13 +148,13 @@ def record(args, work, version, variant):
     which = () if args.random is None else \
         ("--random", str(args.random), "--seed", str(args.seed), "--fs", "ext4,xfs")
     workloads = workload_set(guest.page_of(variant), which)
-    missing = missing_from(archive, workloads, args, built.is_built(version))
+    missing = missing_from(archive, workloads, args, version)
     if not missing:
         return []
     tree = built.tree_of(work, version, variant)
     arch = guest.arch_of(variant)
     machine = guest.Guest(work, tree, variant)
-    machine.options = built.boot_options(version)
+    built.equip(machine, version)
     lines = commands(workloads, missing, built.own_rules(version, variant))
     if policy := built.policy(version):
         lines = machine.under_policy(policy, work / "probe" / arch / "probe", lines)
