@@ -7,6 +7,7 @@
 #include <linux/largefolio/largefolio.h>
 #include <linux/mm.h>
 #include <linux/pagemap.h>
+#include <linux/rwsem.h>
 #include <linux/shmem_fs.h>
 
 enum {
@@ -57,13 +58,29 @@ static bool lf_is_gated(const struct address_space *mapping)
 	return !mapping_large_folio_support(mapping) && !shmem_mapping(mapping);
 }
 
+/* Shared by collapses; an open for writing that drops a page cache excludes them. */
+static DECLARE_RWSEM(lf_collapses);
+
+bool lf_begin_collapse(struct address_space *mapping)
+{
+	if (!lf_is_gated(mapping))
+		return false;
+	down_read(&lf_collapses);
+	return true;
+}
+
+void lf_end_collapse(bool has_begun)
+{
+	if (has_begun)
+		up_read(&lf_collapses);
+}
+
 bool lf_add_thp(struct address_space *mapping, bool *is_counted)
 {
 	*is_counted = lf_is_gated(mapping);
 	if (!*is_counted)
 		return true;
-	/* While a writer's open drops the page cache, nothing is added. */
-	filemap_invalidate_lock_shared(mapping);
+	lockdep_assert_held_read(&lf_collapses);
 	atomic_inc(&mapping->lf_nr_thps);
 	/* Pairs with the barrier of an open for writing: get_write_access(). */
 	smp_mb();
@@ -73,7 +90,6 @@ bool lf_add_thp(struct address_space *mapping, bool *is_counted)
 		lf_remove_thp(mapping);
 		*is_counted = false;
 	}
-	filemap_invalidate_unlock_shared(mapping);
 	return *is_counted;
 }
 
@@ -110,10 +126,18 @@ void lf_file_opened(struct file *file)
 	/* The atomic_t of get_write_access() is a full barrier: see lf_add_thp(). */
 	if (!(file->f_mode & FMODE_WRITE) || !atomic_read(&mapping->lf_nr_thps))
 		return;
+	down_write(&lf_collapses);
 	filemap_invalidate_lock(mapping);
-	unmap_mapping_range(mapping, 0, 0, 0);
-	truncate_inode_pages(mapping, 0);
+	/*
+	 * If another writer's open dropped them or a collapse gave up, what is
+	 * cached now can be dirty.
+	 */
+	if (atomic_read(&mapping->lf_nr_thps)) {
+		unmap_mapping_range(mapping, 0, 0, 0);
+		truncate_inode_pages(mapping, 0);
+	}
 	filemap_invalidate_unlock(mapping);
+	up_write(&lf_collapses);
 }
 
 LF_SETTING(file_collapse, lf_file_rules, &lf_file_rule, NULL);

@@ -12,6 +12,10 @@
  * one of them sees the other: the collapse is undone, or the open drops the
  * file's page cache. Nothing in it is dirty then: without a writer, the collapse
  * has written everything back.
+ *
+ * The open waits until no such file is being collapsed: it needs the folio locks
+ * while it has the invalidate lock, and a collapse has folio locks while it needs
+ * the invalidate lock, to read absent pages.
  */
 
 #include <linux/types.h>
@@ -27,6 +31,10 @@ struct vm_area_struct;
 bool lf_has_file_rule(void);
 /* That rule. */
 bool lf_file_may_collapse(const struct vm_area_struct *vma);
+
+/* A collapse of this file begins, before it locks a folio; and ends. */
+bool lf_begin_collapse(struct address_space *mapping);
+void lf_end_collapse(bool has_begun);
 
 /*
  * A collapse is about to add a large folio. Returns false if the file has a
@@ -55,6 +63,15 @@ static inline bool lf_has_file_rule(void)
 static inline bool lf_file_may_collapse(const struct vm_area_struct *vma)
 {
 	return false;
+}
+
+static inline bool lf_begin_collapse(struct address_space *mapping)
+{
+	return false;
+}
+
+static inline void lf_end_collapse(bool has_begun)
+{
 }
 
 static inline bool lf_add_thp(struct address_space *mapping, bool *is_counted)
