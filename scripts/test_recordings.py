@@ -25,6 +25,7 @@ import nodes  # noqa: E402
 import packages  # noqa: E402
 import record  # noqa: E402
 import same_events  # noqa: E402
+import stress  # noqa: E402
 import swap  # noqa: E402
 import zswap  # noqa: E402
 
@@ -62,6 +63,29 @@ class Kernels(unittest.TestCase):
                     else f"kernels/recorded/{rules}.toml")
             self.assertTrue((guest.ROOT / file).exists(), name)
 
+    def test_one_that_checks_itself_has_the_settings_of_those_that_do_not(self):
+        base = {"source": "6.12", "variants": ["amd64", "arm64"]}
+        kernels = built.with_checks({
+            "plain": base, "plain-checked": base | {"variants": ["amd64"], "checks": ["plain"]},
+            "one": {"kernel": "plain", "variants": ["amd64", "arm64"], "settings": ["a=b"]},
+            "arm": {"kernel": "plain", "variants": ["arm64"], "settings": ["a=b"]}})
+        self.assertEqual(kernels["one-checked"], {"kernel": "plain-checked", "variants": ["amd64"],
+                                                  "settings": ["a=b"]})
+        self.assertNotIn("arm-checked", kernels)
+        for name, entry in built.KERNELS.items():
+            self.assertLessEqual(set(entry.get("checks", [])), set(built.KERNELS), name)
+
+    def test_one_without_a_filesystem_records_nothing_on_it(self):
+        with mock.patch.object(built, "KERNELS", {
+                "base": {"without": ["EXT4_FS", "NUMA"], "variants": ["amd64"]},
+                "one": {"kernel": "base", "variants": ["amd64"]}}):
+            lacks = [built.lacks("one", each) for each in ("ext4", "ext4-encrypt", "xfs")]
+            self.assertEqual(lacks, [True, True, False])
+            workloads = {each: ([], [(f"{each}_a", 128, {}, 0)]) for each in ("ext4", "xfs")}
+            args = argparse.Namespace(only="*", again="")
+            self.assertEqual(record.missing_from(pathlib.Path("/nowhere"), workloads, args, "one"),
+                             {"xfs_a"})
+
     def test_its_settings_are_those_of_its_features(self):
         documented = {line.split()[1] for abi in built.FEATURES.glob("*/ABI")
                       for line in abi.read_text().splitlines() if line.startswith("What:")}
@@ -94,6 +118,23 @@ class Mutants(unittest.TestCase):
             text = (built.FEATURES / mutant["file"]).read_text()
             self.assertNotEqual(kernel_mutants.changed(text, mutant), text)
             self.assertIn(mutant["variant"], built.variants(mutant["kernel"]), mutant["name"])
+
+    def test_each_that_is_reported_has_a_kernel_that_checks_itself(self):
+        for mutant in tomllib.loads(kernel_mutants.LIST.read_text())["mutant"]:
+            base = built.KERNELS[mutant["kernel"]]["kernel"]
+            self.assertEqual("report" in mutant, "checks" in built.KERNELS[base], mutant["name"])
+
+    def test_a_report_counts_only_if_it_is_the_expected_one(self):
+        mutant = {"name": "x", "file": "a.c", "from": "one", "to": "two", "report": "BUG: KASAN"}
+        for line, wanted in (("c.log: BUG: KASAN: use", True), ("c.log: WARNING: lock", False),
+                             (None, False)):
+            error = guest.Complained(line) if line else None
+            with tempfile.TemporaryDirectory() as scratch, \
+                    mock.patch.object(kernel_mutants, "record_mutant", side_effect=error), \
+                    mock.patch("builtins.print"):
+                features = pathlib.Path(scratch)
+                (features / "a.c").write_text("one")
+                self.assertEqual(kernel_mutants.is_found(features, mutant, features), wanted, line)
 
     def test_a_change_without_its_place_is_an_error(self):
         mutant = {"name": "x", "file": "a.c", "from": "one", "to": "two"}
@@ -156,6 +197,20 @@ class Lists(unittest.TestCase):
         at = lines.index("make /xfs/own 4096")
         self.assertTrue(lines[at + 1].startswith("run name fs=xfs "), lines)
         self.assertEqual(lines[at + 2], "remove /xfs/own")
+
+    def test_stress_runs_on_each_filesystem_that_the_kernel_has(self):
+        lines = stress.commands(["ext4", "ext4-encrypt"], [("off", ""), ("random", " settings=/s")],
+                                "seconds=1")
+        self.assertIn("mount /dev/@4 ext4 /ext4-encrypt", lines)
+        self.assertFalse(any("/xfs" in line for line in lines), lines)
+        runs = [line for line in lines if line.startswith("run ")]
+        self.assertEqual(runs[0], "run off_ext4 dir=/ext4 seconds=1")
+        self.assertEqual((len(runs), runs[3]), (4, "run random_ext4-encrypt dir=/ext4-encrypt "
+                                                   "seconds=1 settings=/s"))
+
+    def test_stress_counts_operations_and_not_what_the_kernel_counts(self):
+        text = "# stress seed=1\nload 10\nmap-file 2\npgmigrate_success 5\nthp_fault_alloc 1\n"
+        self.assertEqual(stress.operations(text), ["load 10", "map-file 2"])
 
     def test_clearing_is_recorded_at_each_size_with_its_edits(self):
         lines = clear.commands(4096, "full", True, ["off", "merged"])
@@ -364,6 +419,23 @@ class Console(unittest.TestCase):
                      "[    1.0] Oops: Oops: 0000 [#1] SMP",
                      "[    1.0] Kernel panic - not syncing"):
             self.assertEqual(guest.complaints(quiet + line), [line])
+
+
+    def test_a_complaint_ends_the_recording_also_if_the_machine_hangs(self):
+        late = guest.subprocess.TimeoutExpired("qemu", 1)
+        report = "[    1.0] INFO: task stress:7 blocked for more than 60 seconds."
+        for error, text, raised in ((None, report, guest.Complained),
+                                    (late, report, guest.Complained),
+                                    (late, "quiet", guest.subprocess.TimeoutExpired)):
+            with tempfile.TemporaryDirectory() as scratch, \
+                    mock.patch.object(guest.Guest, "__init__", lambda *_: None), \
+                    mock.patch.object(guest.Guest, "disks"), \
+                    mock.patch.object(guest.Guest, "boot", side_effect=error):
+                machine = guest.Guest()
+                machine.work, machine.name = pathlib.Path(scratch), "k"
+                machine.console().write_text(text)
+                with self.assertRaises(raised):
+                    machine.run(None, [], 1)
 
 
 class Packages(unittest.TestCase):
