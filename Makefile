@@ -137,7 +137,7 @@ recordings: build
 	scripts/recordings/record.py $(or $(KERNEL),--all)
 	$(if $(KERNEL),scripts/recordings/programs.py $(KERNEL))
 
-## Builds kernels with small mistakes in kernel/ and records them: each must differ from the model.
+## Builds kernels with small mistakes in kernel/ and records them: each must be noticed. Each takes minutes.
 kernel-mutants: build
 	$(CARGO) build --release --package largefolio-lab
 	scripts/recordings/kernel_mutants.py
