@@ -40,7 +40,7 @@ TOOLS := target/tools
 # What `make book` installs if it is missing.
 MDBOOK := 0.5.4
 
-.PHONY: demo check test test-model test-machine lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings kernel-mutants traces policies setup qemu clean
+.PHONY: demo check test test-model test-machine lints environment test-all arm64 miri lab bench build install uninstall deb wheels book recordings kernel kernel-try kernel-mutants traces policies setup qemu clean
 
 ## Builds folio quickly, records a real program of this machine, predicts it and prints the table.
 demo:
@@ -136,6 +136,16 @@ recordings: build
 	$(CARGO) build --release --package largefolio-lab
 	scripts/recordings/record.py $(or $(KERNEL),--all)
 	$(if $(KERNEL),scripts/recordings/programs.py $(KERNEL))
+
+## Debian packages of a kernel with the features of kernel/, in target/kernel (docs/guide/kernel.md).
+## KERNEL=6.12; CONFIG=cloud, full, running, or a file; MODULES=all, loaded, or a file with the output of lsmod.
+kernel:
+	@scripts/kernel/debs.py $(or $(KERNEL),6.12) $(addprefix --config=,$(CONFIG)) $(addprefix --modules=,$(MODULES))
+
+## Installs that package in a Debian root, boots it under QEMU, and runs programs with the settings off and on.
+kernel-try: build
+	$(CARGO) build --release --package largefolio-lab
+	scripts/kernel/trial.py $(or $(KERNEL),6.12) --folio $(FOLIO)
 
 ## Builds kernels with small mistakes in kernel/ and records them: each must be noticed. Each takes minutes.
 kernel-mutants: build

@@ -107,10 +107,15 @@ def features_digest(version):
     return digest.hexdigest()
 
 
-def make(tree, out, arch, *words):
+def command(tree, out, arch):
+    """The words that begin each call of make, whatever it makes: others would build all again."""
     name, _, compiler = ARCHES[arch]
-    command = ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
-    done = subprocess.run([*command, *words], capture_output=True, text=True, check=False)
+    return ["make", "-s", "-C", tree, f"O={out}", f"ARCH={name}", f"CROSS_COMPILE={compiler}"]
+
+
+def make(tree, out, arch, *words):
+    done = subprocess.run([*command(tree, out, arch), *words], stdin=subprocess.DEVNULL,
+                          capture_output=True, text=True, check=False)
     if done.returncode:
         lines = done.stderr.strip().splitlines()
         first = [line for line in lines if "error:" in line][:3] or lines[-6:]
