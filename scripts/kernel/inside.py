@@ -17,7 +17,6 @@ HERE = pathlib.Path(__file__).resolve().parent
 SETTINGS = pathlib.Path("/sys/kernel/mm/largefolio")
 EVENTS = pathlib.Path("/sys/kernel/tracing/events")
 INSERTED = EVENTS / "filemap" / "mm_filemap_add_to_page_cache"
-CLEARED = EVENTS / "largefolio" / "lf_clear"
 DATA = pathlib.Path("/var/tmp/trial")
 NR_FILES = 3            # of the project, and one with main()
 NODE = """const rows = [];
@@ -189,13 +188,13 @@ def measured(workload):
     """One run with a cold page cache."""
     cold(workload.program)
     began, before = time.monotonic(), counters()
-    with Histogram(INSERTED, "order") as inserted, Histogram(CLEARED, "nr") as cleared:
+    with Histogram(INSERTED, "order") as inserted:
         text = workload.go()
         after = counters()
-        folios, clears = inserted.counts(), cleared.counts()
+        folios = inserted.counts()
     [own] = folio("maps", "--file", workload.program)["files"]
     return {**{name: after[name] - before[name] for name in before},
-            "folios_by_order": folios, "clears_by_pages": clears, "text": text,
+            "folios_by_order": folios, "text": text,
             "program": str(workload.program), "program_cache": by_size(own["folios"]),
             "seconds": round(time.monotonic() - began, 1)}
 
