@@ -163,7 +163,7 @@ fn bind(call: &Call, addr: u64, len: u64, [mode, nodes, nr_bits]: [u64; 3]) {
     let aux = if nr_bits < u64::from(u64::BITS) { nodes & ((1 << nr_bits) - 1) } else { nodes };
     let moves = if call.sysno == Sysno::Mbind { low(call.args[5]) } else { 0 };
     let flags = low(mode) & 0xffff | moves << MOVE_SHIFT;
-    call.send(&WireEvent { aux, flags, ..event(op::MEMPOLICY, addr, len) });
+    call.send(&WireEvent { flags, aux, ..event(op::MEMPOLICY, addr, len) });
 }
 
 pub(super) fn event(op: u32, addr: u64, len: u64) -> WireEvent {
