@@ -24,6 +24,7 @@ if [ "$level" != build ]; then
     need pkg-config pkg-config
     need xz xz-utils
     need clang clang # Compiles policies for BPF.
+    need llvm-strip llvm # Removes the paths of this machine from them.
     need mkfs.ext4 e2fsprogs
     need mkfs.xfs xfsprogs
     need aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu
