@@ -94,7 +94,8 @@ static void add_memory(struct lf_context *context)
 		context->high += high_wmark_pages(zone);
 		for (order = 0; order < min_t(unsigned int, NR_PAGE_ORDERS,
 					      ARRAY_SIZE(context->free)); order++)
-			context->free[order] += zone->free_area[order].nr_free;
+			/* An old number of free blocks is good enough. */
+			context->free[order] += data_race(zone->free_area[order].nr_free);
 	}
 	context->group_max = ~0ULL;
 	if (!mem_cgroup_disabled()) {
