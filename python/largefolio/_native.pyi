@@ -120,6 +120,14 @@ class _Numbers:
     swap_free: Final[int]
     group_max: Final[int]
     group_pages: Final[int]
+    group: Final[int]
+    group_anon: Final[int]
+    group_shmem: Final[int]
+    group_stall_ns: Final[int]
+    clock_ns: Final[int]
+    folio: Final[int]
+    file: Final[int]
+    wanted: Final[int]
 
 @final
 class PolicyContext(_Numbers):
