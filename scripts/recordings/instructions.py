@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Counts the instructions of memory operations in kernels (recordings/README.md, "Instructions").
 
-    scripts/recordings/instructions.py 6.12-largefolio 7.3-largefolio --variant amd64
+    scripts/recordings/instructions.py 6.12-largefolio 7.3-counted --variant amd64
     scripts/recordings/instructions.py 6.18 --variant arm64 --boots 1 --out DIR
 
 QEMU's clock advances by one nanosecond per instruction, so `probe/count.c` reads the clock around

@@ -9,8 +9,8 @@ use largefolio_sim::kernel::Kernel;
 
 use super::{assert_told_apart, recordings, rows};
 
-/// Programs of `built_73_pmd_counts*` whose PMD folios the kernel split on its own: paging out gave
-/// the zero page to pages without data.
+/// Programs of `built_73_pmd_counts*` in which the kernel split PMD folios on its own: paging out
+/// gave the zero page to pages without data.
 pub(crate) fn is_disturbed(recording: &Recording<Programs>, row: &ProgramRow) -> bool {
     let was_split = row.disturbances.iter().any(|event| event.starts_with("thp_split_page"));
     recording.name.starts_with("built_73_pmd_counts") && was_split && !row.is_equal()

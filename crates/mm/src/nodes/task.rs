@@ -6,7 +6,7 @@ use super::{Nodes, Zone};
 use crate::mempolicy::{MemPolicy, Reach, Route};
 use crate::units::{MmId, NodeId, NodeSet};
 
-/// The CPU and memory policy of a process or of one of its threads.
+/// Where a process or one of its threads runs, and its memory policy.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Task {
     pub(crate) node: NodeId,

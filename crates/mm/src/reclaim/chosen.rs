@@ -49,7 +49,7 @@ impl Memory {
         nr_freed
     }
 
-    /// Evicts a cached folio of the group. Returns the freed pages, or 0 if it must stay now.
+    /// Evicts one of the group's cached folios. Returns the freed pages, or 0 if it must stay now.
     fn evict_chosen(&mut self, group: GroupId, number: u64) -> u64 {
         let Some(id) = self.chosen(group, number) else { return 0 };
         self.core.drain_lru();

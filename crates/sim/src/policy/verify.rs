@@ -6,7 +6,7 @@
 //!                                         at a join: the facts true on all paths
 //! ```
 //!
-//! There are no loops within a function. So `order` can sort the instructions so that every
+//! Within a function, nothing loops. So `order` can sort the instructions so that every
 //! predecessor comes first, and each is checked once. A function executes at most as many
 //! instructions as it has. Helpers that call a function limit the number of calls
 //! ([`super::interpreter`]); such a callback is checked at each call of the helper, with the

@@ -212,7 +212,7 @@ fn an_order_that_so_short_a_window_cannot_have_is_refused() {
     assert!(taken.honoured > 20 && taken.refused == 0, "{taken:?}");
 }
 
-/// Points whose answers are ignored, or at which the kernel's own choice is no answer.
+/// Points that ignore answers, or at which the policy cannot repeat the kernel's own choice.
 const EVENTS: [&str; 5] = ["added", "accessed", "removed", "interval", "evict"];
 
 #[derive(Clone, Debug)]
@@ -293,5 +293,5 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
         }
     }
     // No trace here has swap space.
-    assert!(used_points.len() >= Point::ALL.len() - 2, "only {used_points:?} were asked");
+    assert!(used_points.len() >= Point::ALL.len() - 2, "only {used_points:?} were reached");
 }

@@ -1,5 +1,5 @@
-//! Policies for interfaces that were posted upstream: what they change, their equals written with
-//! `folio_policy.h`, and what is refused.
+//! Policies for interfaces that were posted upstream: their effects, the same policies written with
+//! `folio_policy.h`, and refusals.
 
 use largefolio_mm::policy::{Answer, Context, Point};
 use largefolio_sim::policy::KernelPolicy;
@@ -327,7 +327,7 @@ fn areas_processes_and_causes_are_what_the_program_sees() {
     assert_eq!(ask(Point::AnonOrder, b'x', huge), Answer::Value(1 << 11));
     assert_eq!(ask(Point::Collapse, b'x', huge), Answer::Value(1 << 12));
     assert_eq!(ask(Point::SwapinOrder, b'x', huge), Answer::Value(1 << 14));
-    assert_eq!(ask(Point::ShmemOrder, b'x', 0), Answer::Value(0), "-1 is no order");
+    assert_eq!(ask(Point::ShmemOrder, b'x', 0), Answer::Value(0), "-1 means base pages");
     assert_eq!(ask(Point::Window, b'c', 0), Answer::Own);
 }
 
