@@ -48,7 +48,7 @@ use largefolio_trace::disk;
 
 pub use attach::{KernelImage, KernelMap, KernelMapKind, KernelProgram};
 pub use error::{PolicyFileError, PolicyRefusal};
-use interpreter::{Question, State};
+use interpreter::{Question, Ran, State};
 use object::Parsed;
 use posted::Entry;
 
@@ -187,50 +187,54 @@ impl Source for Program {
     fn start(&self) -> Result<Box<dyn Policy>, String> {
         let parsed = Arc::clone(&self.parsed);
         Ok(match parsed.interface {
-            None => Box::new(Running::new(parsed)),
+            None => Box::new(Native(Running::new(parsed))),
             Some(_) => Box::new(adapter::Adapter::new(parsed)),
         })
     }
 }
 
+/// A policy's programs with their state in one machine.
 #[derive(Debug)]
 struct Running {
     parsed: Arc<Parsed>,
     state: State,
-    nr_steps: u64,
+    /// Instructions since the latest question began.
+    nr_insns: u64,
 }
 
 impl Running {
     fn new(parsed: Arc<Parsed>) -> Self {
         let state = State::new(&parsed);
-        Self { parsed, state, nr_steps: 0 }
-    }
-}
-
-impl Policy for Running {
-    fn handles(&self, point: Point) -> bool {
-        self.parsed.programs.contains_key(&Entry::Point(point))
+        Self { parsed, state, nr_insns: 0 }
     }
 
-    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        let program = self.parsed.programs.get(&Entry::Point(point));
-        let Some(program) = program else { return Ok(Answer::Own) };
-        let functions = &self.parsed.functions[..];
-        let question = Question { functions, input: &context.bytes(), context };
-        let ran = interpreter::run(&program.code, question, &mut self.state).map_err(|trap| {
-            let message = format!("instruction {}: {}", trap.at, trap.what);
-            PolicyError { point, message }
+    fn has(&self, entry: Entry) -> bool {
+        self.parsed.programs.contains_key(&entry)
+    }
+
+    /// Runs the program of an entry; `None` if the policy does not have it.
+    fn run(
+        &mut self,
+        entry: Entry,
+        input: &[u8],
+        context: &Context,
+    ) -> Result<Option<Ran>, String> {
+        let Some(program) = self.parsed.programs.get(&entry) else { return Ok(None) };
+        let question = Question { functions: &self.parsed.functions, input, context };
+        let ran = interpreter::run(&program.code, question, &mut self.state);
+        let ran = ran.map_err(|trap| {
+            let of_hook = match entry {
+                Entry::Point(_) => String::new(),
+                Entry::Hook(_) => format!("function {}, ", program.name),
+            };
+            format!("{of_hook}instruction {}: {}", trap.at, trap.what)
         })?;
-        self.nr_steps = ran.nr_insns / INSNS_OF_STEP;
-        Ok(match (ran.value, ran.window) {
-            (OWN | OWN_OF_INT, _) => Answer::Own,
-            (0, Some(window)) => Answer::Window(window),
-            (value, _) => Answer::Value(value),
-        })
+        self.nr_insns += ran.nr_insns;
+        Ok(Some(ran))
     }
 
     fn nr_steps(&self) -> u64 {
-        self.nr_steps
+        self.nr_insns / INSNS_OF_STEP
     }
 
     fn state_bytes(&self) -> u64 {
@@ -239,6 +243,39 @@ impl Policy for Running {
 
     fn interval_ns(&self) -> u64 {
         self.parsed.interval_ns.unwrap_or(INTERVAL_NS)
+    }
+}
+
+/// A policy that is written with `folio_policy.h`.
+#[derive(Debug)]
+struct Native(Running);
+
+impl Policy for Native {
+    fn handles(&self, point: Point) -> bool {
+        self.0.has(Entry::Point(point))
+    }
+
+    fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
+        self.0.nr_insns = 0;
+        let ran = self.0.run(Entry::Point(point), &context.bytes(), context);
+        let ran = ran.map_err(|message| PolicyError { point, message })?;
+        Ok(match ran.map(|ran| (ran.value, ran.window)) {
+            None | Some((OWN | OWN_OF_INT, _)) => Answer::Own,
+            Some((0, Some(window))) => Answer::Window(window),
+            Some((value, _)) => Answer::Value(value),
+        })
+    }
+
+    fn nr_steps(&self) -> u64 {
+        self.0.nr_steps()
+    }
+
+    fn state_bytes(&self) -> u64 {
+        self.0.state_bytes()
+    }
+
+    fn interval_ns(&self) -> u64 {
+        self.0.interval_ns()
     }
 }
 

@@ -14,13 +14,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use largefolio_mm::policy::{
-    Answer, Context, INTERVAL_NS, Point, Policy, PolicyError, admit, folio,
-};
+use largefolio_mm::policy::{Answer, Context, Point, Policy, PolicyError, admit, folio};
 
-use super::INSNS_OF_STEP;
-use super::cached::{CachedFolio, NR_PROPOSED_MAX};
-use super::interpreter::{self, Question, State};
+use super::Running;
+use super::cached::{Cached, CachedFolio, NR_PROPOSED_MAX};
 use super::object::Parsed;
 use super::posted::{Entry, Hook};
 use super::things::Kind;
@@ -34,35 +31,25 @@ mod tva {
 
 #[derive(Debug)]
 pub(super) struct Adapter {
-    parsed: Arc<Parsed>,
-    state: State,
-    nr_insns: u64,
+    running: Running,
     /// Cgroups for which `init` has run.
     ready: BTreeSet<u64>,
 }
 
 impl Adapter {
     pub(super) fn new(parsed: Arc<Parsed>) -> Self {
-        let state = State::new(&parsed);
-        Self { parsed, state, nr_insns: 0, ready: BTreeSet::new() }
+        Self { running: Running::new(parsed), ready: BTreeSet::new() }
     }
 
-    fn has(&self, hook: Hook) -> bool {
-        self.parsed.programs.contains_key(&Entry::Hook(hook))
+    fn cached(&mut self) -> &mut Cached {
+        &mut self.running.state.cached
     }
 
     /// Runs a hook with its arguments; 0 if the policy does not have it.
     fn run(&mut self, hook: Hook, arguments: &[u64], context: &Context) -> Result<u64, String> {
-        let Some(program) = self.parsed.programs.get(&Entry::Hook(hook)) else { return Ok(0) };
         let input: Vec<u8> = arguments.iter().flat_map(|word| word.to_le_bytes()).collect();
-        let functions = &self.parsed.functions[..];
-        let question = Question { functions, input: &input, context };
-        let ran = interpreter::run(&program.code, question, &mut self.state);
-        let ran = ran.map_err(|trap| {
-            format!("function {}, instruction {}: {}", program.name, trap.at, trap.what)
-        })?;
-        self.nr_insns += ran.nr_insns;
-        Ok(ran.value)
+        let ran = self.running.run(Entry::Hook(hook), &input, context)?;
+        Ok(ran.map_or(0, |ran| ran.value))
     }
 
     fn ask(&mut self, point: Point, context: &Context) -> Result<Answer, String> {
@@ -96,7 +83,7 @@ impl Adapter {
 
     fn orders(&mut self, point: Point, context: &Context) -> Result<Answer, String> {
         let Context { process, group, orders, .. } = *context;
-        if self.has(Hook::MthpChoose) {
+        if self.running.has(Entry::Hook(Hook::MthpChoose)) {
             let cgroup = Kind::Cgroup.address(group);
             let chosen = self.run(Hook::MthpChoose, &[cgroup, orders], context)?;
             return Ok(Answer::Value(chosen & orders));
@@ -130,7 +117,7 @@ impl Adapter {
             return Ok(Answer::Own);
         }
         let is_dirty = folio_flags & folio::DIRTY > 0;
-        self.state.cached.learn(number, CachedFolio::new(file, index, order, is_dirty));
+        self.cached().learn(number, CachedFolio::new(file, index, order, is_dirty));
         let hook = match point {
             Point::Added => Hook::CacheAdded,
             Point::Accessed => Hook::CacheAccessed,
@@ -138,47 +125,47 @@ impl Adapter {
         };
         self.run(hook, &[Kind::Folio.address(number)], context)?;
         if point == Point::Removed {
-            self.state.cached.forget(number);
+            self.cached().forget(number);
         }
         Ok(Answer::Own)
     }
 
     /// The next of the folios that `evict_folios` proposed; it is called when none are left.
     fn next_victim(&mut self, context: &Context) -> Result<Answer, String> {
-        if let Some(number) = self.state.cached.next_answer() {
+        if let Some(number) = self.cached().next_answer() {
             return Ok(Answer::Value(number));
         }
-        self.state.cached.request(context.wanted.min(NR_PROPOSED_MAX));
+        self.cached().request(context.wanted.min(NR_PROPOSED_MAX));
         let arguments =
             [Kind::Eviction.address(context.group), Kind::MemCgroup.address(context.group)];
         self.run(Hook::CacheEvict, &arguments, context)?;
-        self.state.cached.end_request();
-        Ok(self.state.cached.next_answer().map_or(Answer::Own, Answer::Value))
+        self.cached().end_request();
+        Ok(self.cached().next_answer().map_or(Answer::Own, Answer::Value))
     }
 }
 
 impl Policy for Adapter {
     fn handles(&self, point: Point) -> bool {
-        self.parsed.programs.keys().any(|entry| match entry {
+        self.running.parsed.programs.keys().any(|entry| match entry {
             Entry::Hook(hook) => hook.points().contains(&point),
             Entry::Point(_) => false,
         })
     }
 
     fn answer(&mut self, point: Point, context: &Context) -> Result<Answer, PolicyError> {
-        self.nr_insns = 0;
+        self.running.nr_insns = 0;
         self.ask(point, context).map_err(|message| PolicyError { point, message })
     }
 
     fn nr_steps(&self) -> u64 {
-        self.nr_insns / INSNS_OF_STEP
+        self.running.nr_steps()
     }
 
     fn state_bytes(&self) -> u64 {
-        self.parsed.state_bytes() as u64
+        self.running.state_bytes()
     }
 
     fn interval_ns(&self) -> u64 {
-        self.parsed.interval_ns.unwrap_or(INTERVAL_NS)
+        self.running.interval_ns()
     }
 }

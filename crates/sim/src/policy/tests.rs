@@ -82,8 +82,8 @@ fn fault_at(point: Point, code: &[Insn]) -> Option<String> {
         .map(|fault| format!("{}: {}", fault.at, fault.what))
 }
 
-fn running(parsed: Parsed) -> Running {
-    Running::new(Arc::new(parsed))
+fn running(parsed: Parsed) -> Native {
+    Native(Running::new(Arc::new(parsed)))
 }
 
 #[test]
