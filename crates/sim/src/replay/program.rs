@@ -12,6 +12,7 @@ pub(crate) mod lock;
 pub(crate) mod memory_calls;
 pub(crate) mod numa;
 pub(crate) mod place;
+mod policies;
 pub(crate) mod processes;
 pub(crate) mod realign;
 pub(crate) mod relink;
@@ -27,7 +28,7 @@ use largefolio_trace::{FileId, ThreadId};
 
 use crate::replay::observers::programs::ProgramNr;
 use crate::replay::program::images::LinkedImage;
-use crate::replay::program::numa::ThreadPolicies;
+use crate::replay::program::policies::ThreadPolicies;
 use crate::replay::program::space::{AddressSpace, Slab, SpaceNr};
 
 pub(crate) type ProcessNr = usize;

@@ -2,10 +2,7 @@
 //!
 //! Differs: a machine with one node has no policies, so calls have no effect there.
 
-use std::collections::BTreeMap;
-
 use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
-use largefolio_mm::nodes::Task;
 use largefolio_mm::numa::BoundPages;
 use largefolio_mm::units::{MmId, NodeId, NodeSet};
 use largefolio_trace::event::mempolicy;
@@ -16,28 +13,6 @@ use crate::replay::error::CellError;
 use crate::replay::program::ProcessNr;
 use crate::replay::program::place::page_end;
 use crate::replay::program::space::SpaceNr;
-
-/// The policies of threads, from the first `set_mempolicy` on. Until then, all follow `--numa`.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ThreadPolicies {
-    at_start: Option<Task>,
-    by_thread: BTreeMap<ThreadId, Task>,
-    /// The thread that each address space has the policy of.
-    running: BTreeMap<MmId, ThreadId>,
-}
-
-impl ThreadPolicies {
-    #[inline]
-    pub(crate) const fn is_used(&self) -> bool {
-        self.at_start.is_some()
-    }
-
-    /// A new thread or process has the policy of the thread that started it.
-    pub(crate) fn inherit(&mut self, parent: ThreadId, child: ThreadId, task: Task) {
-        self.by_thread.insert(parent, task);
-        self.by_thread.insert(child, task);
-    }
-}
 
 fn policy_of(event: &Event) -> Result<Option<MemPolicy>, Invalid> {
     let nodes = (0..NodeId::LIMIT).filter(|node| event.aux >> node & 1 == 1).map(NodeId);
@@ -77,9 +52,8 @@ impl Cell {
             self.bind(process, event, policy);
             return;
         }
-        if !self.program.policies.is_used() {
-            self.program.policies.at_start = Some(self.memory.task(mm));
-        }
+        let now = self.memory.task(mm);
+        self.program.policies.begin(now);
         self.follow_thread(mm, event.thread);
         let _ = self.change(|memory| memory.set_mempolicy(mm, policy));
     }
@@ -108,17 +82,9 @@ impl Cell {
     #[cold]
     #[inline(never)]
     pub(crate) fn follow_thread(&mut self, mm: MmId, thread: ThreadId) {
-        let Self { memory, program, .. } = self;
-        let policies = &mut program.policies;
-        let Some(at_start) = policies.at_start else { return };
-        match policies.running.insert(mm, thread) {
-            Some(before) if before == thread => return,
-            Some(before) => {
-                policies.by_thread.insert(before, memory.task(mm));
-            }
-            None => {}
+        let now = self.memory.task(mm);
+        if let Some(task) = self.program.policies.switch(mm, thread, now) {
+            self.change(|memory| memory.set_task(mm, task));
         }
-        let task = policies.by_thread.get(&thread).copied().unwrap_or(at_start);
-        self.change(|memory| memory.set_task(mm, task));
     }
 }
