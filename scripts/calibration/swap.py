@@ -1,4 +1,3 @@
-#!/usr/bin/env python3
 """Measures the costs `swap_in` and `swap_out` of a machine file: pages to zram and back.
 
     sudo python3 -m scripts.calibration.swap [--rounds N] [--mib N]
