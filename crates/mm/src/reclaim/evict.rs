@@ -7,6 +7,7 @@
 //! P.4).
 
 use crate::core::space::SwapEntry;
+use crate::folio::frames::Flag;
 use crate::folio::{Content, FolioId, Owner, SwapState};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
@@ -235,6 +236,8 @@ impl Memory {
         let is_exclusive: Vec<bool> =
             (0..site.nr).map(|by| self.core.folios.is_exclusive(site.pfn.plus(by))).collect();
         self.zap(site.mm, site.vpn, site.vpn.plus(site.nr));
+        // From here on, the entries say so, and a fork can clear it there.
+        self.core.folios.frames_mut().clear(Flag::Exclusive, site.pfn, site.nr);
         for (by, is_exclusive) in (0..).zip(is_exclusive) {
             let slot = first.plus(site.pfn.0 - pfn.0 + by);
             let entry = SwapEntry { slot, is_exclusive };

@@ -89,7 +89,9 @@ impl Memory {
                 agree("mappings of a page", counted, nr_maps)?;
             }
             if frames.get(Flag::Exclusive, pfn) {
-                let is_sound = folio.is_anon() && nr_maps <= 1;
+                let is_swapped = |first: SwapSlot| self.core.is_slot_used(first.plus(page.into()));
+                let is_sound = folio.is_anon()
+                    && (nr_maps == 1 || nr_maps == 0 && !folio.slot().is_some_and(is_swapped));
                 agree("exclusive page's mappings", u64::from(is_sound), 1)?;
             }
         }

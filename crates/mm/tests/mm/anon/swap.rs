@@ -134,3 +134,15 @@ fn a_fork_of_swapped_pages_ends_with_its_slots_free() {
         }
     }
 }
+
+#[test]
+fn a_child_copies_a_page_that_was_its_parents_own_before_it_was_swapped() {
+    let mut world = world(AnonRules::stock(), SwapDevice::Disk, SwapIn::Folios);
+    let mm = world.mm;
+    assert!(world.write(mm, 5).is_anon_exclusive);
+    world.advise(mm, 5, 1, Madvice::Pageout);
+    assert!(world.page(mm, 5).is_none() && world.memory.nr_swap_cached() > 0);
+    let child = world.fork(mm);
+    let own = world.write(child, 5).pfn;
+    assert_ne!(world.read(mm, 5).pfn, own);
+}
