@@ -10,6 +10,7 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::policy::{KernelPolicy, Source};
 use largefolio_sim::replay::{CacheState, CellSpec, replay};
 use largefolio_sim::sweep::Recipe;
+use largefolio_testkit::is_in_sample;
 use largefolio_trace::generate::{Advice, RetStubs, Snapshots, SweepOrder, Workload};
 
 use super::{cell, counted, replayed, root};
@@ -239,7 +240,8 @@ impl Policy for Echoes {
     }
 }
 
-/// A policy that repeats the kernel's own answers changes nothing, under any kernel and any advice.
+/// A policy that repeats the kernel's own answers changes nothing, under any kernel (the gate tries
+/// one in ten) and any advice.
 #[test]
 fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
     let echoes = KernelPolicy(Arc::new(Native("echoes", Ok(Echoes))));
@@ -262,7 +264,9 @@ fn the_kernels_own_answers_change_nothing_when_a_policy_gives_them() {
     forks.write(traces.last().unwrap()).unwrap();
     let settings = "thp=always+anon-64K=always+anon-16K=always";
     let mut used_points = BTreeSet::new();
-    let names: Vec<&str> = Kernel::names().collect();
+    // 7.3 asks at every point.
+    let is_tried = |name: &&str| *name == "7.3" || is_in_sample(name);
+    let names: Vec<&str> = Kernel::names().filter(is_tried).collect();
     let mut specs = Vec::new();
     for (name, is_tight) in names.iter().flat_map(|name| [(name, false), (name, true)]) {
         let with_sizes = Kernel::parse(&format!("{name}+{settings}"));
