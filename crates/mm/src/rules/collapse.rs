@@ -88,7 +88,7 @@ pub enum CollapseSizes {
 pub enum ReadOnlyRange {
     /// \[6.1, 6.12\] refused.
     Refused,
-    /// \[6.18+\] collapsed like others (observed; docs/design/collapse.md).
+    /// \[6.18+\] collapsed like others (docs/behaviour N.20).
     Collapsed,
 }
 
