@@ -382,6 +382,14 @@ class Documents(unittest.TestCase):
                 before, after = map(counts.selected, row["in-kernel"]["counted"])
                 self.assertIn(counted.change(before, after).rstrip("%"), text, row["what"])
 
+    def test_equal_sizes_share_a_row(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            counts = self.counts(scratch, one=100)
+            (row,) = counts.files["deb_one_amd64"]["rows"]
+            counts.files["deb_one_amd64"]["rows"] += [{**row, "kib": 128}, {**row, "kib": 2048}]
+            lines = counted.table(counts, ["deb_one_amd64"], ["fork"]).splitlines()
+            self.assertEqual(lines[2:], ["| fork | 64K to 2M | 50.0 |"])
+
     def test_columns_are_compared_with_the_first(self):
         with tempfile.TemporaryDirectory() as scratch:
             counts = self.counts(scratch, one=100, two=50)

@@ -100,9 +100,11 @@ def title(column):
 
 
 def table(counts, columns, operations):
+    """The rows of the columns; neighbouring sizes with equal numbers share one."""
     lines = [f"| operation | folio | {' | '.join(map(title, columns))} |",
              "|---" * (2 + len(columns)) + "|"]
     for operation in operations:
+        shown = []
         sizes = sorted({kib for column in columns for name, kib in counts.rows(column)
                         if name == operation.removesuffix(STEPS)})
         for kib in sizes:
@@ -112,9 +114,13 @@ def table(counts, columns, operations):
             cells = [number(first),
                      *(f"{number(other)} ({change(first, other)})" for other in others)]
             size = SIZES.get(kib, f"{kib}K")
-            name = NAMES[operation.removesuffix(STEPS)]
-            name += ", without string steps" if operation.endswith(STEPS) else ""
-            lines.append(f"| {name} | {size} | {' | '.join(cells)} |")
+            if shown and shown[-1][1] == cells:
+                shown[-1] = (f"{shown[-1][0].partition(' ')[0]} to {size}", cells)
+            else:
+                shown.append((size, cells))
+        name = NAMES[operation.removesuffix(STEPS)]
+        name += ", without string steps" if operation.endswith(STEPS) else ""
+        lines += [f"| {name} | {size} | {' | '.join(cells)} |" for size, cells in shown]
     if len(lines) == 2:
         raise ValueError(f"nothing was counted for {' '.join(columns)}")
     return "\n".join(lines) + "\n"
