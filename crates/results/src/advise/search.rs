@@ -34,7 +34,7 @@ pub struct Candidate {
     pub choices: Vec<usize>,
     /// Change of the run time in percent; `None` if a cost is not known.
     pub time: Option<Interval>,
-    /// Private memory at its peak plus the page cache at the end.
+    /// Private memory at its peak plus the page cache then, or at the end if it is larger then.
     pub memory_bytes: u64,
     pub memory_percent: f64,
     pub faults: u64,

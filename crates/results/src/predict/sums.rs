@@ -26,8 +26,14 @@ pub(crate) fn cached_bytes(row: &Outcome) -> u64 {
     row.cached_bytes.values().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes))
 }
 
-/// Private memory at its peak plus the page cache at the end.
+/// The page cache when most memory is mapped, or at the end if it is larger then. Shared memory
+/// belongs to it, and most of it is gone at the end.
+pub(crate) fn largest_cached_bytes(row: &Outcome) -> u64 {
+    cached_bytes(row).max(row.memory_stat.get("file").copied().unwrap_or(0))
+}
+
+/// Private memory at its peak plus the page cache then, or at the end if it is larger then.
 #[must_use]
 pub fn memory_bytes(row: &Outcome) -> u64 {
-    cached_bytes(row).saturating_add(row.statistics.machine_exact.anon_pages_bytes)
+    largest_cached_bytes(row).saturating_add(row.statistics.machine_exact.anon_pages_bytes)
 }

@@ -38,7 +38,7 @@ pub use cause::{Cause, Causes, NR_ANSWERS_MAX, NR_ROWS_MAX};
 pub enum Goal {
     #[default]
     Time,
-    /// The least memory: private memory at its peak plus the page cache at the end.
+    /// The least memory: private memory at its peak plus the page cache, which includes shared memory.
     Memory,
     Faults,
 }

@@ -8,7 +8,7 @@ use largefolio_sim::replay::Outcome;
 use super::measures::cgroup_lines;
 use super::section::{Section, SectionLine};
 use crate::figures::{points, size, whole_ns};
-use crate::predict::sums::{LARGE_BYTES, cached_bytes, large_bytes, memory_bytes};
+use crate::predict::sums::{LARGE_BYTES, large_bytes, largest_cached_bytes, memory_bytes};
 
 type PartOf = fn(&Estimate) -> Option<Interval>;
 
@@ -70,7 +70,7 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
     if rows.iter().any(|row| row.page_bytes != rows[0].page_bytes) {
         lines.extend([
             bytes("  private memory", |row| row.statistics.machine_exact.anon_pages_bytes),
-            bytes("  page cache", cached_bytes),
+            bytes("  page cache", largest_cached_bytes),
             bytes("page tables", |row| row.page_table_bytes),
         ]);
     }

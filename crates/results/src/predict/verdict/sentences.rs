@@ -301,8 +301,8 @@ impl<'a> SentenceWriter<'a> {
                 size(LARGE_BYTES)
             ),
             Goal::Memory => format!(
-                "With {name}, memory use is {}: private memory at its peak, and the page cache at \
-                 the end.",
+                "With {name}, memory use is {}: private memory at its peak, and the page cache \
+                 with shared memory.",
                 self.value(answer.reference)
             ),
             Goal::Faults => format!(

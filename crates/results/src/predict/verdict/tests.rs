@@ -103,12 +103,22 @@ fn seeds_are_samples_of_one_column() {
 }
 
 #[test]
+fn shared_memory_that_is_gone_at_the_end_counts() {
+    let mut rows = vec![row("6.12", "altra", 100), row("7.2", "altra", 100)];
+    rows[0].memory_stat = BTreeMap::from([("file", 90 << 10)]);
+    rows[1].memory_stat = BTreeMap::from([("file", 400 << 10)]);
+    assert_eq!(rows.iter().map(memory_bytes).collect::<Vec<_>>(), [100 << 10, 400 << 10]);
+    let answer = &verdict(Goal::Memory, &rows).answers[0];
+    assert_eq!((answer.finding, answer.best), (Finding::FirstIsBest, 0));
+}
+
+#[test]
 fn one_column_and_equal_columns_are_told_so() {
     let alone = |goal| all_sentences(goal, vec![row("6.12", "altra", 100)]).concat();
     assert!(alone(Goal::Time).starts_with("With 6.12, none of the mapped text"));
     assert_eq!(alone(Goal::Faults), "With 6.12, there are 100 faults, 0 of them major.");
     let memory = "With 6.12, memory use is 100 KiB: private memory at its peak, and the page cache \
-                  at the end.";
+                  with shared memory.";
     assert_eq!(alone(Goal::Memory), memory);
     let same = vec![row("6.12", "altra", 100), row("7.2", "altra", 100)];
     assert_eq!(verdict(Goal::Faults, &same).answers[0].explained_row(), None);

@@ -3,7 +3,8 @@
 //! A folio counts as *aligned* if a process maps all of it at a virtual address that is a multiple
 //! of its size, as *unaligned* if it maps all of it elsewhere, and page by page as *partial* if it
 //! maps only some pages. The bytes under contpte blocks and PMD entries are reported separately. A
-//! process is counted when it ends, or at the end of the trace.
+//! process is counted when it ends, or at the end of the trace, and its shared memory when most of
+//! it is mapped: databases unmap it before they end.
 
 use std::collections::BTreeMap;
 
@@ -15,6 +16,7 @@ use largefolio_mm::vma::{Backing, Vma};
 use largefolio_trace::FileId;
 use serde::Serialize;
 
+use crate::replay::observers::statistics::mapped_bytes;
 use crate::replay::program::place::RECORDED_SHIFT;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -146,9 +148,10 @@ impl FolioSizes {
     pub(crate) fn add_process(&mut self, memory: &Memory, mm: MmId) {
         for vma in memory.space(mm).vmas.iter() {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);
-            let Backing::File { open, .. } = vma.backing else { continue };
-            let file = memory.open_file(open).mapping;
-            let table = if memory.core().mapping(file).is_anon_shared {
+            if !matches!(vma.backing, Backing::File { .. }) {
+                continue;
+            }
+            let table = if is_shared(memory, vma) {
                 &mut self.shmem
             } else if vma.prot.can_exec {
                 &mut self.text
@@ -171,6 +174,46 @@ impl FolioSizes {
         let mut all = self.text.clone();
         all.add(&self.data);
         all
+    }
+}
+
+/// Whether an area maps shared memory without a file.
+pub(crate) fn is_shared(memory: &Memory, vma: &Vma) -> bool {
+    let Backing::File { open, .. } = vma.backing else { return false };
+    memory.core().mapping(memory.open_file(open).mapping).is_anon_shared
+}
+
+/// The shared memory of an address space when most of it was mapped, before it was unmapped.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LargestShared {
+    sizes: SizeTable,
+    /// What all programs mapped at the last look.
+    mapped_bytes: u64,
+}
+
+impl LargestShared {
+    /// Looks if more is mapped than at the last look. Returns whether it looked.
+    pub(crate) fn observe(&mut self, memory: &Memory, mm: MmId) -> bool {
+        let mapped_bytes = mapped_bytes(memory);
+        if mapped_bytes <= self.mapped_bytes {
+            return false;
+        }
+        self.mapped_bytes = mapped_bytes;
+        let mut sizes = SizeTable::default();
+        for vma in memory.space(mm).vmas.iter().filter(|vma| is_shared(memory, vma)) {
+            sizes.add_area(memory, mm, vma, PageKind::Cached);
+        }
+        if sizes.mapped_bytes > self.sizes.mapped_bytes {
+            self.sizes = sizes;
+        }
+        true
+    }
+
+    /// Replaces what is mapped at the end, if that is less.
+    pub(crate) fn replace(self, at_end: &mut SizeTable) {
+        if self.sizes.mapped_bytes > at_end.mapped_bytes {
+            *at_end = self.sizes;
+        }
     }
 }
 

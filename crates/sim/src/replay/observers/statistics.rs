@@ -1,8 +1,8 @@
 //! `meminfo` and `smaps` of the replayed program at the moment when most memory is mapped
 //! (docs/behaviour F.5).
 //!
-//! Candidates are the moments when an address space ends, including the end of the trace; the first
-//! wins among equals. The kernel's numbers come with exact ones, because a kernel with
+//! Candidates are the moments when an address space ends, including the end of the trace, and those
+//! before shared memory is unmapped; the first wins among equals. The kernel's numbers come with exact ones, because a kernel with
 //! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
 //! is shared.
 
@@ -260,7 +260,7 @@ fn page_table_bytes(memory: &Memory, living: &[(usize, MmId)]) -> u64 {
 }
 
 /// Returns the bytes that page tables map. A page mapped by two processes counts twice.
-fn mapped_bytes(memory: &Memory) -> u64 {
+pub(crate) fn mapped_bytes(memory: &Memory) -> u64 {
     let (now, page) = (memory.counters(), memory.rules().page);
     let nr_pmds = now.nr_pmds_set.saturating_sub(now.nr_pmds_cleared);
     let nr_ptes = now.nr_ptes_set.saturating_sub(now.nr_ptes_cleared);

@@ -195,7 +195,7 @@ impl Cell {
     }
 
     /// Keeps the current statistics if more is mapped than ever before.
-    fn observe_statistics(&mut self) {
+    pub(crate) fn observe_statistics(&mut self) {
         let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
         if self.counted.largest.observe(&self.memory, living) {
             self.count_steps(self.counted.largest.nr_pages(self.page()));
@@ -211,10 +211,11 @@ impl Cell {
             return;
         }
         self.observe_statistics();
-        let space = &self.program.spaces[nr];
+        let space = &mut self.program.spaces[nr];
         let mm = space.mm;
         let mut sizes = FolioSizes::default();
         sizes.add_process(&self.memory, mm);
+        std::mem::take(&mut space.shared).replace(&mut sizes.shmem);
         self.counted.sizes.add(&sizes);
         self.counted.programs.add_space(space.program, &sizes);
         if let Some(keeper) = &mut self.pictures {

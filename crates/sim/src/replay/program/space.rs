@@ -10,6 +10,7 @@ use largefolio_mm::units::MmId;
 use largefolio_trace::FileId;
 
 use crate::replay::observers::programs::ProgramNr;
+use crate::replay::observers::sizes::LargestShared;
 use crate::replay::program::place::Segments;
 
 /// Number of an address space, valid from its first user to its last.
@@ -31,6 +32,7 @@ pub(crate) struct AddressSpace {
     /// Epoch of its current segments ([`super::places`]).
     pub(crate) epoch: u64,
     pub(crate) measured_bytes: u64,
+    pub(crate) shared: LargestShared,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,12 +65,13 @@ impl AddressSpace {
             heap: Heap::default(),
             epoch: id,
             measured_bytes: 0,
+            shared: LargestShared::default(),
         }
     }
 
     pub(crate) fn forked(&self, mm: MmId, id: u64, owner: usize) -> Self {
-        let (nr_users, measured_bytes) = (1, 0);
-        Self { mm, id, owner, nr_users, epoch: id, measured_bytes, ..self.clone() }
+        let (nr_users, measured_bytes, shared) = (1, 0, LargestShared::default());
+        Self { mm, id, owner, nr_users, epoch: id, measured_bytes, shared, ..self.clone() }
     }
 
     pub(crate) fn nr_entries(&self) -> usize {
