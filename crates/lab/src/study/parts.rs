@@ -109,6 +109,9 @@ pub enum Generated {
         /// A worker's private memory in bytes.
         #[serde(with = "bytes")]
         own_size: u64,
+        /// Memory that all processes share, in bytes; 0 = none.
+        #[serde(with = "bytes", default)]
+        shared_size: u64,
         requests: u64,
         /// A worker is replaced after this many requests; 0 = never.
         requests_per_worker: u64,
@@ -216,6 +219,7 @@ impl Generated {
                 text_size,
                 heap_size,
                 own_size,
+                shared_size,
                 requests,
                 requests_per_worker,
                 seed,
@@ -224,6 +228,7 @@ impl Generated {
                 text_bytes: text_size,
                 heap_bytes: heap_size,
                 own_bytes: own_size,
+                shared_bytes: shared_size,
                 nr_requests: requests,
                 nr_requests_per_worker: requests_per_worker,
                 seed,

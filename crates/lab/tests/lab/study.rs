@@ -9,7 +9,7 @@ const BEGIN: &str = "<!-- tables: written by crates/lab/tests/lab/study.rs -->\n
 const END: &str = "```\n<!-- end of tables -->";
 /// All studies except `pressure`, which replays hundreds of cells, and `policies`, which has its
 /// own page.
-const STUDIES: &str = "exec-order exec-order-arm64 fragmentation clear exec-readahead exec-headline \
+const STUDIES: &str = "exec-order exec-order-arm64 fragmentation shared clear exec-readahead exec-headline \
                        file-thp owners sizes history";
 
 fn root() -> PathBuf {

@@ -2,19 +2,21 @@
 //!
 //! A request goes to a random worker, which executes text, reads and writes the inherited heap, and
 //! writes its own memory. Zipf's law selects the pages. A worker that has answered its share of
-//! requests exits, and the parent forks a replacement.
+//! requests exits, and the parent forks a replacement. With shared memory, the requests also read
+//! and write that, as a database's do, and a process unmaps it before it exits.
 //!
 //! ```text
 //!   slot 0   text, file 0, r-x private          the same page cache for all
 //!   slot 1   heap, filled before the forks      shared until written
 //!   slot 2   a worker's own memory              one for each worker
+//!   slot 3   shared memory, if any              the same pages for all
 //! ```
 
 use super::{
     BASE, FILESYSTEM, GenerateError, REGION_BYTES_MAX, Rng, Sink, Workload, command_of, file_of,
     meta_of, require, require_region, scattered,
 };
-use crate::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::event::{Event, ExitKind, Op, ThreadId, mmap_flags};
 use crate::meta::Meta;
 use crate::validate::REFERENCE_PAGE_BYTES;
@@ -27,6 +29,9 @@ const NR_TEXT: u64 = 24;
 const NR_READS: u64 = 12;
 const NR_WRITES: u64 = 2;
 const NR_OWN: u64 = 6;
+const NR_SHARED_READS: u64 = 12;
+const NR_SHARED_WRITES: u64 = 4;
+const SHARED: u64 = 3;
 const RUN_MAX: u64 = 40;
 
 /// Options of the workload.
@@ -40,6 +45,8 @@ pub struct Server {
     pub heap_bytes: u64,
     /// Length of a worker's own memory in bytes, with the same limits.
     pub own_bytes: u64,
+    /// Length of the memory that all processes share in bytes, with the same limits; 0 = none.
+    pub shared_bytes: u64,
     /// Total requests.
     pub nr_requests: u64,
     /// Requests after which a worker is replaced; 0 = never.
@@ -58,6 +65,7 @@ impl Default for Server {
             text_bytes: 16 << 20,
             heap_bytes: 64 << 20,
             own_bytes: 8 << 20,
+            shared_bytes: 0,
             nr_requests: 20_000,
             nr_requests_per_worker: 0,
             seed: 1,
@@ -67,8 +75,9 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Maximum rows of a request. A worker's last request adds its exit, a fork and a mapping.
-    pub const NR_ROWS_PER_REQUEST_MAX: u64 = NR_TEXT + NR_READS + NR_WRITES + NR_OWN + 3;
+    /// Maximum rows of a request. A worker's last request adds two ends, a fork and a mapping.
+    pub const NR_ROWS_PER_REQUEST_MAX: u64 =
+        NR_TEXT + NR_READS + NR_WRITES + NR_OWN + NR_SHARED_READS + NR_SHARED_WRITES + 4;
 }
 
 struct Worker {
@@ -131,7 +140,28 @@ impl Running<'_, '_> {
         self.rows((thread, Op::Exec), NR_TEXT, text)?;
         self.rows((thread, Op::Read), NR_READS, heap)?;
         self.rows((thread, Op::Write), NR_WRITES, heap)?;
-        self.rows((thread, Op::Write), NR_OWN, own)
+        self.rows((thread, Op::Write), NR_OWN, own)?;
+        if server.shared_bytes == 0 {
+            return Ok(());
+        }
+        let shared = (SHARED, server.shared_bytes);
+        self.rows((thread, Op::Read), NR_SHARED_READS, shared)?;
+        self.rows((thread, Op::Write), NR_SHARED_WRITES, shared)
+    }
+
+    fn map_shared(&mut self) -> Result<(), GenerateError> {
+        let len = self.server.shared_bytes;
+        let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
+        let map = Event { addr: slot(SHARED), len, flags, ..Event::new(0, Op::Mmap) };
+        if len > 0 { (self.sink)(map) } else { Ok(()) }
+    }
+
+    fn end(&mut self, thread: ThreadId) -> Result<(), GenerateError> {
+        let len = self.server.shared_bytes;
+        if len > 0 {
+            (self.sink)(Event { addr: slot(SHARED), len, ..Event::new(thread, Op::Munmap) })?;
+        }
+        (self.sink)(Event { flags: ExitKind::Process as u32, ..Event::new(thread, Op::Exit) })
     }
 
     fn run(&mut self) -> Result<(), GenerateError> {
@@ -142,6 +172,7 @@ impl Running<'_, '_> {
             let addr = slot(1) + page * REFERENCE_PAGE_BYTES;
             (self.sink)(Event::references(0, Op::Write, addr, 16))?;
         }
+        self.map_shared()?;
         let mut workers = Vec::new();
         for _ in 0..server.nr_workers {
             workers.push(self.worker()?);
@@ -151,17 +182,13 @@ impl Running<'_, '_> {
             self.request(workers[nr].thread)?;
             workers[nr].nr_answered += 1;
             if workers[nr].nr_answered == server.nr_requests_per_worker {
-                (self.sink)(exit(workers[nr].thread))?;
+                self.end(workers[nr].thread)?;
                 workers[nr] = self.worker()?;
             }
         }
-        workers.iter().try_for_each(|worker| (self.sink)(exit(worker.thread)))?;
-        (self.sink)(exit(0))
+        workers.iter().try_for_each(|worker| self.end(worker.thread))?;
+        self.end(0)
     }
-}
-
-fn exit(thread: ThreadId) -> Event {
-    Event { flags: ExitKind::Process as u32, ..Event::new(thread, Op::Exit) }
 }
 
 impl Workload for Server {
@@ -171,12 +198,16 @@ impl Workload for Server {
         require_region("text_bytes", self.text_bytes)?;
         require_region("heap_bytes", self.heap_bytes)?;
         require_region("own_bytes", self.own_bytes)?;
+        if self.shared_bytes > 0 {
+            require_region("shared_bytes", self.shared_bytes)?;
+        }
         let nr = self.nr_requests;
         require(nr <= NR_REQUESTS_MAX, "nr_requests", nr, "it must be at most 2^31")
     }
 
     fn meta(&self) -> Meta {
-        let options = [
+        let shared = ("shared-size", self.shared_bytes.to_string());
+        let mut options = vec![
             ("workers", self.nr_workers.to_string()),
             ("text-size", self.text_bytes.to_string()),
             ("heap-size", self.heap_bytes.to_string()),
@@ -185,6 +216,7 @@ impl Workload for Server {
             ("requests-per-worker", self.nr_requests_per_worker.to_string()),
             ("seed", self.seed.to_string()),
         ];
+        options.extend((self.shared_bytes > 0).then_some(shared));
         let files = vec![file_of("text", self.text_bytes, &self.filesystem)];
         meta_of("server", command_of("server", &options, &self.filesystem), self.seed, files)
     }

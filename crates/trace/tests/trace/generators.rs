@@ -50,10 +50,17 @@ fn server() -> Server {
     }
 }
 
+fn database() -> Server {
+    Server { shared_bytes: 1 << 20, ..server() }
+}
+
 #[test]
 fn every_process_is_forked_before_it_does_something_and_ends_once() {
-    let pairs =
-        [(snapshots().events().unwrap(), 3), (server().events().unwrap(), 8 + 300 / 20 - 4)];
+    let pairs = [
+        (snapshots().events().unwrap(), 3),
+        (server().events().unwrap(), 8 + 300 / 20 - 4),
+        (database().events().unwrap(), 8 + 300 / 20 - 4),
+    ];
     for (events, nr_min) in pairs {
         let mut alive = BTreeSet::from([0]);
         let mut nr_forked = 0;

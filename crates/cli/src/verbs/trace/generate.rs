@@ -29,7 +29,8 @@ Examples:
   folio trace gen sequential --file-size 1G --mapped -o seq.folio
   folio trace gen zipf --runs 5000000 --seed 7 -o mix.folio
   folio trace gen library --text-size 8M --opened-at 50 -o library.folio
-  folio trace gen server --workers 100 --requests-per-worker 50 -o server.folio"
+  folio trace gen server --workers 100 --requests-per-worker 50 -o server.folio
+  folio trace gen server --shared-size 128M -o database.folio"
 )]
 pub(crate) struct GenArgs {
     #[command(subcommand)]
@@ -224,7 +225,11 @@ struct ServerArgs {
     /// Size of the memory that each worker maps for itself
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size)]
     own_size: u64,
-    /// Total number of requests; each adds 44 rows
+    /// Size of memory that all processes share, as a database's buffers or a guest's memory; 0 means
+    /// none
+    #[arg(long, value_name = "SIZE", default_value = "0", value_parser = size)]
+    shared_size: u64,
+    /// Total number of requests; each adds 44 rows, and 16 more with shared memory
     #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = number::<u64>)]
     requests: u64,
     /// Number of requests after which a worker is replaced; 0 means never
@@ -411,6 +416,7 @@ impl ServerArgs {
             text_bytes: self.text_size,
             heap_bytes: self.heap_size,
             own_bytes: self.own_size,
+            shared_bytes: self.shared_size,
             nr_requests: self.requests,
             nr_requests_per_worker: self.requests_per_worker,
             seed: self.seed,
