@@ -209,7 +209,7 @@ impl LargestShared {
         true
     }
 
-    /// Replaces what is mapped at the end, if that is less.
+    /// Replaces the table of the end, if less is mapped there.
     pub(crate) fn replace(self, at_end: &mut SizeTable) {
         if self.sizes.mapped_bytes > at_end.mapped_bytes {
             *at_end = self.sizes;
