@@ -144,6 +144,19 @@ class Mutants(unittest.TestCase):
                 kernel_mutants.changed(text.replace("none", "no"), mutant)
 
 
+class Pools(unittest.TestCase):
+    def test_programs_about_huge_pages_get_their_pool(self):
+        with tempfile.TemporaryDirectory() as scratch:
+            path = pathlib.Path(scratch) / "x.txt"
+            path.write_text("program 1 pages=8 sizes=- huge=2048:11\n0 map 0 1 g\n")
+            lines = cow.commands([path], 4096)
+            self.assertEqual(lines[-2:], ["set /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"
+                                          " 11", "run x /programs/x.txt"])
+            path.write_text(path.read_text() + "program 2 pages=8 sizes=- huge=2048:3\n")
+            with self.assertRaisesRegex(packages.Missing, "2 pools"):
+                cow.commands([path], 4096)
+
+
 class Recorders(unittest.TestCase):
     """Every recorder of programs runs the probe on each file, with words that it knows."""
 

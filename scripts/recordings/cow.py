@@ -10,6 +10,7 @@ Has the same requirements as record.py.
 
 import argparse
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -20,6 +21,7 @@ import packages
 
 ROOT = guest.ROOT
 THP = guest.THP
+POOLS = "/sys/kernel/mm/hugepages"
 
 
 def sizes_of(path):
@@ -27,6 +29,17 @@ def sizes_of(path):
     first = path.read_text().partition("\n")[0]
     sizes = first.rpartition("sizes=")[2].split()[0]
     return [] if sizes == "-" else sizes.split(",")
+
+
+def pool_of(path):
+    """The pool of huge pages that a file's programs need: their size in KiB and their number, or None.
+    """
+    text = path.read_text()
+    pools = set(re.findall(r"^program .* huge=(\d+):(\d+)", text, re.M))
+    if len(pools) > 1:
+        raise packages.Missing(f"{path.name}: its programs need {len(pools)} pools of huge pages, not "
+                               "one (the pool is that of 25 neighbouring seeds)")
+    return pools.pop() if pools else None
 
 
 class CowGuest(guest.Guest):
@@ -60,6 +73,9 @@ def commands(files, page, words=""):
         for kb in known:
             value = "madvise" if str(kb) in wanted else "never"
             lines.append(f"set {THP}/hugepages-{kb}kB/enabled {value}")
+        if pool := pool_of(path):
+            kib, number = pool
+            lines.append(f"set {POOLS}/hugepages-{kib}kB/nr_hugepages {number}")
         lines.append(f"run {path.stem} /programs/{path.name}{words}")
     return lines
 
