@@ -1,6 +1,7 @@
 """The recording scripts' demands on a machine, and the packages that they find."""
 
 import argparse
+import json
 import pathlib
 import re
 import sys
@@ -19,6 +20,7 @@ import counted  # noqa: E402
 import cow  # noqa: E402
 import guest  # noqa: E402
 import instructions  # noqa: E402
+import kernel_judge  # noqa: E402
 import kernel_mutants  # noqa: E402
 import khugepaged  # noqa: E402
 import nodes  # noqa: E402
@@ -142,6 +144,33 @@ class Mutants(unittest.TestCase):
         for text in ("none", "one one"):
             with self.assertRaises(packages.Missing):
                 kernel_mutants.changed(text.replace("none", "no"), mutant)
+
+
+class Judge(unittest.TestCase):
+    def test_a_setting_decides_which_programs_judge_it(self):
+        for name, wanted in (("73_pmd_counts", ("cow", [])), ("73_sizes_2m", None),
+                             ("73_file_thp_exec", ("collapse", ["--disk"])),
+                             ("73_collapse_sizes", ("collapse", ["--disk", "--any-size"]))):
+            self.assertEqual(kernel_judge.programs_of(name), wanted)
+
+    def test_programs_are_as_many_as_asked_for_and_no_two_share_a_seed(self):
+        for verb, words in set((verb, tuple(words))
+                               for verb, words in kernel_judge.PROGRAMS.values()):
+            for number in (1, 500, 501):
+                listed = kernel_judge.sets_of(verb, words, number, 7)
+                seeds = [seed for *_, nr, first in listed for seed in range(first, first + nr)]
+                self.assertGreaterEqual(len(seeds), number)
+                self.assertEqual(len(set(seeds)), len(seeds))
+                self.assertEqual(min(seeds), 7)
+
+    def test_a_cell_counts_what_was_compared_and_names_what_differs(self):
+        rows = [{"name": name, "outcome": outcome} for name, outcome in
+                (("a", "equal"), ("b", "different"), ("c", "skipped"), ("d", "equal"))]
+        done = mock.Mock(returncode=1, stdout=json.dumps({"rows": rows}))
+        with mock.patch.object(kernel_judge, "record_one", return_value=pathlib.Path("x")), \
+                mock.patch.object(kernel_judge.subprocess, "run", return_value=done):
+            cell = kernel_judge.judge(None, None, "73_copy", "programs")
+        self.assertEqual(cell, ("2 of 3, 1 skipped", ["b"]))
 
 
 class Pools(unittest.TestCase):
