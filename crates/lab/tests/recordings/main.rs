@@ -106,7 +106,7 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 const KINDS: [Kind; 6] = [
     ("collapse", collapse::is_known, (3_524, 10)),
     ("cow", cow::is_disturbed, (3_820, 11)),
-    ("hugetlb", |_, _| false, (1_300, 1)),
+    ("hugetlb", |_, _| false, (1_700, 10)),
     ("shmem", |_, _| false, (960, 8)),
     ("nodes", |_, _| false, (1_600, 4)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),

@@ -5,12 +5,14 @@
 
 use crate::core::hugetlb::HugeOwner;
 use crate::memory::Memory;
+use crate::rules::anon::HugetlbDrop;
 use crate::units::{MmId, Vpn, VpnRange};
 use crate::vma::{Backing, HugeFileId, Prot, Sharing, Vma};
 
 impl Memory {
     pub(crate) fn zap_huge(&mut self, mm: MmId, vma: &Vma, start: Vpn, end: Vpn) {
         let Some(area) = vma.huge() else { return };
+        let rule = self.rules.anon.hugetlb_drop;
         let (space, core) = self.space_and_core(mm);
         let mut kept = space.huge.split_off(&start);
         let mut after = kept.split_off(&end);
@@ -18,14 +20,20 @@ impl Memory {
         let has_zapped = !kept.is_empty();
         for (vpn, entry) in kept {
             core.work.add(1);
+            let owner = core.processes.of(mm);
             let folio = core.hugetlb.folio_mut(entry.order, entry.pfn);
-            if area.is_owner && folio.owner == HugeOwner::Anon {
+            let returns = match rule {
+                HugetlbDrop::Never => false,
+                HugetlbDrop::AtOnce => true,
+                HugetlbDrop::Unshared => folio.mapcount.mapcount() == 1,
+            };
+            if returns && area.is_owner && folio.owner == HugeOwner::Anon {
                 // The owner can allocate the page again (O.2.5).
                 folio.restores_reserve = true;
                 let index = vma.index_of(vpn) >> area.order.get();
                 core.hugetlb.file_mut(area.file).regions.remove(&index);
             }
-            core.hugetlb.remove_map(entry.order, entry.pfn, core.processes.of(mm));
+            core.hugetlb.remove_map(entry.order, entry.pfn, owner);
         }
         if has_zapped {
             self.flush(mm, start, end.0 - start.0);

@@ -64,6 +64,9 @@ pub struct AnonRules {
     /// Whether hugetlb folios have owners (K.5.2).
     #[serde(default)]
     pub hugetlb_owners: HugetlbOwners,
+    /// When the reservation of a huge page that its owner drops returns.
+    #[serde(default)]
+    pub hugetlb_drop: HugetlbDrop,
     /// Whether `MADV_DONTNEED` frees a PTE table that it empties.
     pub drop_tables: DropTables,
     /// How much one mremap moves.
@@ -313,6 +316,19 @@ pub enum MovedFolio {
     Queued,
 }
 
+/// O.2.5: the reservation of a private huge page that its owner drops (`hugetlb/unmap.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum HugetlbDrop {
+    /// \[..6.8\] it does not return.
+    #[default]
+    Never,
+    /// \[6.16..7.1\] the owner has it back, even if a child still maps the page.
+    AtOnce,
+    /// \[6.12.117, 7.2+\] it returns if nothing else maps the page.
+    Unshared,
+}
+
 /// R.2.2: `MPOL_WEIGHTED_INTERLEAVE` (`numa.rs`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -387,6 +403,7 @@ impl AnonRules {
             owners_max: 0,
             owner_layout: OwnerLayout::Bits64,
             hugetlb_owners: HugetlbOwners::Untracked,
+            hugetlb_drop: HugetlbDrop::AtOnce,
             pmd_counts: PmdCount::One,
             drop_tables: DropTables::FreedOnX86,
             remap: Remap::ManyAreas,
