@@ -254,9 +254,10 @@ impl Generated {
                 nr_pages + u128::from(snapshots) * (nr_pages + 2 * nr_written)
             }
             Self::Zipf(mix) => mix.runs.into(),
-            Self::Server { workers, heap_size, requests, .. } => {
+            Self::Server { workers, heap_size, shared_size, requests, .. } => {
                 let nr_own = u128::from(pages_of(heap_size)) + u128::from(workers);
-                nr_own + u128::from(requests) * u128::from(Server::NR_ROWS_PER_REQUEST_MAX)
+                let nr_rows = Server::nr_rows_per_request_max(shared_size);
+                nr_own + u128::from(requests) * u128::from(nr_rows)
             }
         };
         u64::try_from(nr_rows).unwrap_or(u64::MAX)
@@ -291,6 +292,8 @@ mod tests {
              run-max = 3\nexec-percent = 5\nwrite-percent = 5\nanon-percent = 5",
             "kind = 'server'\nworkers = 2\ntext-size = '64K'\nheap-size = '64K'\n\
              own-size = '4K'\nrequests = 9\nrequests-per-worker = 1",
+            "kind = 'server'\nworkers = 2\ntext-size = '64K'\nheap-size = '64K'\n\
+             own-size = '4K'\nshared-size = '64K'\nrequests = 9\nrequests-per-worker = 1",
         ];
         for text in kinds {
             let generated: Generated = toml::from_str(&format!("{text}\nseed = 1")).unwrap();

@@ -75,9 +75,13 @@ impl Default for Server {
 }
 
 impl Server {
-    /// Maximum rows of a request. A worker's last request adds two ends, a fork and a mapping.
-    pub const NR_ROWS_PER_REQUEST_MAX: u64 =
-        NR_TEXT + NR_READS + NR_WRITES + NR_OWN + NR_SHARED_READS + NR_SHARED_WRITES + 4;
+    /// Maximum rows of a request. A worker's last request adds its exit, a fork and a mapping, and
+    /// an unmapping of shared memory.
+    #[must_use]
+    pub const fn nr_rows_per_request_max(shared_bytes: u64) -> u64 {
+        let shared = if shared_bytes > 0 { NR_SHARED_READS + NR_SHARED_WRITES + 1 } else { 0 };
+        NR_TEXT + NR_READS + NR_WRITES + NR_OWN + 3 + shared
+    }
 }
 
 struct Worker {
@@ -92,6 +96,10 @@ struct Running<'a, 'b> {
     sink: &'a mut Sink<'b>,
 }
 
+const fn memory_flags(sharing: u32) -> u32 {
+    mmap_flags(PROT_READ | PROT_WRITE, sharing | MAP_ANONYMOUS)
+}
+
 const fn slot(number: u64) -> u64 {
     BASE + number * REGION_BYTES_MAX
 }
@@ -101,11 +109,9 @@ impl Running<'_, '_> {
         &mut self,
         thread: ThreadId,
         (number, len): (u64, u64),
-        prot: u32,
+        flags: u32,
         file: Option<u32>,
     ) -> Result<(), GenerateError> {
-        let kind = if file.is_some() { MAP_PRIVATE } else { MAP_PRIVATE | MAP_ANONYMOUS };
-        let flags = mmap_flags(prot, kind);
         (self.sink)(Event { addr: slot(number), len, flags, file, ..Event::new(thread, Op::Mmap) })
     }
 
@@ -129,7 +135,7 @@ impl Running<'_, '_> {
         self.nr_threads += 1;
         let thread = self.nr_threads;
         (self.sink)(Event { aux: thread.into(), ..Event::new(0, Op::Fork) })?;
-        self.map(thread, (2, self.server.own_bytes), PROT_READ | PROT_WRITE, None)?;
+        self.map(thread, (2, self.server.own_bytes), memory_flags(MAP_PRIVATE), None)?;
         Ok(Worker { thread, nr_answered: 0 })
     }
 
@@ -149,13 +155,6 @@ impl Running<'_, '_> {
         self.rows((thread, Op::Write), NR_SHARED_WRITES, shared)
     }
 
-    fn map_shared(&mut self) -> Result<(), GenerateError> {
-        let len = self.server.shared_bytes;
-        let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS);
-        let map = Event { addr: slot(SHARED), len, flags, ..Event::new(0, Op::Mmap) };
-        if len > 0 { (self.sink)(map) } else { Ok(()) }
-    }
-
     fn end(&mut self, thread: ThreadId) -> Result<(), GenerateError> {
         let len = self.server.shared_bytes;
         if len > 0 {
@@ -166,13 +165,16 @@ impl Running<'_, '_> {
 
     fn run(&mut self) -> Result<(), GenerateError> {
         let server = self.server;
-        self.map(0, (0, server.text_bytes), PROT_READ | PROT_EXEC, Some(0))?;
-        self.map(0, (1, server.heap_bytes), PROT_READ | PROT_WRITE, None)?;
+        let text_flags = mmap_flags(PROT_READ | PROT_EXEC, MAP_PRIVATE);
+        self.map(0, (0, server.text_bytes), text_flags, Some(0))?;
+        self.map(0, (1, server.heap_bytes), memory_flags(MAP_PRIVATE), None)?;
         for page in 0..server.heap_bytes / REFERENCE_PAGE_BYTES {
             let addr = slot(1) + page * REFERENCE_PAGE_BYTES;
             (self.sink)(Event::references(0, Op::Write, addr, 16))?;
         }
-        self.map_shared()?;
+        if server.shared_bytes > 0 {
+            self.map(0, (SHARED, server.shared_bytes), memory_flags(MAP_SHARED), None)?;
+        }
         let mut workers = Vec::new();
         for _ in 0..server.nr_workers {
             workers.push(self.worker()?);
