@@ -320,7 +320,7 @@ pub enum MovedFolio {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HugetlbDrop {
-    /// \[..6.8\] it does not return.
+    /// \[6.1\] it does not return.
     #[default]
     Never,
     /// \[6.16..7.1\] the owner has it back, even if a child still maps the page.

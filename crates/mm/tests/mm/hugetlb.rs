@@ -7,6 +7,7 @@ use largefolio_mm::memory::{Config, Memory, MemoryError};
 use largefolio_mm::pgtable::LeafKind;
 use largefolio_mm::pgtable::PteFlags;
 use largefolio_mm::ram::Ram;
+use largefolio_mm::rules::anon::HugetlbDrop;
 use largefolio_mm::rules::clear::CopyOrder;
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MmId, Order, PageSize, Vaddr};
@@ -80,6 +81,36 @@ fn a_pool_that_is_too_large_or_missing_is_refused() {
     assert_eq!(memory.mmap_huge(mm, private(M2, 5 << 20)), Err(refused));
     let off = HugeMap { addr: Some(Vaddr(4096)), ..private(M2, 1) };
     assert_eq!(memory.mmap_huge(mm, off), Err(MapError::Unaligned(4096).into()));
+}
+
+/// The owner drops its page, then a child that may have it ends: free pages and reservations.
+fn dropped(rule: HugetlbDrop, has_child: bool) -> [(u64, u64); 2] {
+    let mut rules = Rules::example();
+    rules.anon.hugetlb_drop = rule;
+    let mut memory = Memory::new(rules, &config(Arch::X86_64, &[(M2, 2)])).unwrap();
+    let mm = memory.new_space();
+    let at = memory.mmap_huge(mm, private(M2, 2 << 20)).unwrap();
+    memory.touch(mm, at, Access::Write).unwrap();
+    let child = has_child.then(|| memory.fork(mm).unwrap());
+    memory.madvise(mm, at, 2 << 20, Madvice::Dontneed).unwrap();
+    memory.validate().unwrap();
+    let after_drop = counts(&memory, M2);
+    if let Some(child) = child {
+        memory.exit(child);
+    }
+    memory.validate().unwrap();
+    [after_drop, counts(&memory, M2)]
+}
+
+#[test]
+fn an_owner_that_drops_a_page_gets_its_reservation_back_as_the_version_says() {
+    for (rule, alone, shared) in [
+        (HugetlbDrop::Never, [(2, 0), (2, 0)], [(1, 0), (2, 0)]),
+        (HugetlbDrop::Unshared, [(2, 1), (2, 1)], [(1, 0), (2, 0)]),
+        (HugetlbDrop::AtOnce, [(2, 1), (2, 1)], [(1, 0), (2, 1)]),
+    ] {
+        assert_eq!([dropped(rule, false), dropped(rule, true)], [alone, shared], "{rule:?}");
+    }
 }
 
 /// A child stores to a shared page. Returns the pages and units copied, and the parent's bytes.

@@ -1,5 +1,7 @@
 use super::*;
-use largefolio_mm::rules::anon::{AnonRules, DropTables, MovedFolio, Reuse, Sizes, TruncateSplit};
+use largefolio_mm::rules::anon::{
+    AnonRules, DropTables, HugetlbDrop, MovedFolio, Reuse, Sizes, TruncateSplit,
+};
 use largefolio_mm::rules::clear::{Arm64Bulk, ClearOrder, ClearRules, CopyOrder, Preemption};
 use largefolio_mm::rules::collapse::{CollapseRules, FileCollapse, ReadOnlyRange};
 use largefolio_mm::rules::readahead::Ramp;
@@ -59,7 +61,9 @@ fn anonymous_memory_follows_the_history_too() {
     assert_eq!(anon("6.18"), AnonRules::stock());
     let drop_tables = DropTables::Freed;
     let moved = MovedFolio::Queued;
-    assert_eq!(anon("7.2"), AnonRules { drop_tables, moved, ..AnonRules::stock() });
+    let hugetlb_drop = HugetlbDrop::Unshared;
+    let changed = AnonRules { drop_tables, moved, hugetlb_drop, ..AnonRules::stock() };
+    assert_eq!(anon("7.2"), changed);
 }
 
 #[test]
