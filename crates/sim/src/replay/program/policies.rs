@@ -33,7 +33,7 @@ impl ThreadPolicies {
         self.by_thread.insert(child, task);
     }
 
-    /// Lets a thread run in an address space that has `now`. Returns what it must have instead.
+    /// Lets a thread run in an address space that has `now`. Returns the task that replaces it.
     pub(crate) fn switch(&mut self, mm: MmId, thread: ThreadId, now: Task) -> Option<Task> {
         let at_start = self.at_start?;
         match self.running.insert(mm, thread) {
