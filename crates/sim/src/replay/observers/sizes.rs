@@ -9,6 +9,7 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::folio::Owner;
+use largefolio_mm::mapping::Mapping;
 use largefolio_mm::memory::Memory;
 use largefolio_mm::pgtable::{Leaf, LeafKind};
 use largefolio_mm::units::{MmId, Order, Pfn, Vpn};
@@ -148,10 +149,8 @@ impl FolioSizes {
     pub(crate) fn add_process(&mut self, memory: &Memory, mm: MmId) {
         for vma in memory.space(mm).vmas.iter() {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);
-            if !matches!(vma.backing, Backing::File { .. }) {
-                continue;
-            }
-            let table = if is_shared(memory, vma) {
+            let Some(mapping) = mapping_of(memory, vma) else { continue };
+            let table = if mapping.is_anon_shared {
                 &mut self.shmem
             } else if vma.prot.can_exec {
                 &mut self.text
@@ -177,10 +176,14 @@ impl FolioSizes {
     }
 }
 
+fn mapping_of<'a>(memory: &'a Memory, vma: &Vma) -> Option<&'a Mapping> {
+    let Backing::File { open, .. } = vma.backing else { return None };
+    Some(memory.core().mapping(memory.open_file(open).mapping))
+}
+
 /// Whether an area maps shared memory without a file.
 pub(crate) fn is_shared(memory: &Memory, vma: &Vma) -> bool {
-    let Backing::File { open, .. } = vma.backing else { return false };
-    memory.core().mapping(memory.open_file(open).mapping).is_anon_shared
+    mapping_of(memory, vma).is_some_and(|mapping| mapping.is_anon_shared)
 }
 
 /// The shared memory of an address space when most of it was mapped, before it was unmapped.
@@ -192,21 +195,22 @@ pub(crate) struct LargestShared {
 }
 
 impl LargestShared {
-    /// Looks if more is mapped than at the last look. Returns whether it looked.
-    pub(crate) fn observe(&mut self, memory: &Memory, mm: MmId) -> bool {
+    /// Looks if more is mapped than at the last look. Returns the bytes that it looked at.
+    pub(crate) fn observe(&mut self, memory: &Memory, mm: MmId) -> Option<u64> {
         let mapped_bytes = mapped_bytes(memory);
         if mapped_bytes <= self.mapped_bytes {
-            return false;
+            return None;
         }
         self.mapped_bytes = mapped_bytes;
         let mut sizes = SizeTable::default();
         for vma in memory.space(mm).vmas.iter().filter(|vma| is_shared(memory, vma)) {
             sizes.add_area(memory, mm, vma, PageKind::Cached);
         }
-        if sizes.mapped_bytes > self.sizes.mapped_bytes {
+        let shared_bytes = sizes.mapped_bytes;
+        if shared_bytes > self.sizes.mapped_bytes {
             self.sizes = sizes;
         }
-        true
+        Some(shared_bytes)
     }
 
     /// Replaces the table of the end, if less is mapped there.

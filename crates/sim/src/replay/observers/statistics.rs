@@ -2,9 +2,9 @@
 //! (docs/behaviour F.5).
 //!
 //! Candidates are the moments when an address space ends, including the end of the trace, and those
-//! before shared memory is unmapped; the first wins among equals. The kernel's numbers come with exact ones, because a kernel with
-//! `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole, and a page as shared if its folio
-//! is shared.
+//! before shared memory is unmapped; the first wins among equals. The kernel's numbers come with
+//! exact ones, because a kernel with `NO_PAGE_MAPCOUNT` counts a partially mapped folio as a whole,
+//! and a page as shared if its folio is shared.
 
 use std::collections::BTreeMap;
 

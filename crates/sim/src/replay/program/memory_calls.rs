@@ -16,7 +16,6 @@ use largefolio_trace::{Event, ExitKind, Op};
 
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
-use crate::replay::observers::sizes::is_shared;
 use crate::replay::outcome::Hugetlb;
 use crate::replay::program::layout::{Mapped, prot_bits};
 use crate::replay::program::place::{LEN_MAX, RECORDED_MASK, Segment, page_end};
@@ -270,26 +269,15 @@ impl Cell {
         for part in self.parts(process, addr, end) {
             let mm = self.program.space(process).mm;
             if let Some((start, len_bytes)) = self.inner(&part) {
-                self.observe_shared(process, start, len_bytes);
+                if part.file.is_none() {
+                    self.observe_shared(process, start, len_bytes);
+                }
                 self.change(|memory| memory.munmap(mm, start, len_bytes))?;
             }
         }
         self.program.space_mut(process).segments.remove(addr, end);
         self.change_places(process);
         Ok(())
-    }
-
-    /// Looks at shared memory that is about to be unmapped.
-    fn observe_shared(&mut self, process: ProcessNr, start: Vaddr, len_bytes: u64) {
-        let page = self.page();
-        let (first, end) = (start.vpn(page), Vaddr(start.0 + len_bytes).vpn(page));
-        let Self { memory, program, .. } = self;
-        let space = program.space_mut(process);
-        let areas = memory.space(space.mm).vmas.overlapping(first, end);
-        let has_shared = areas.iter().any(|vma| is_shared(memory, vma));
-        if has_shared && space.shared.observe(memory, space.mm) {
-            self.observe_statistics();
-        }
     }
 
     /// Returns the whole pages of a part. A call has no effect on its partial pages.

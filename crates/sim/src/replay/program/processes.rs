@@ -6,9 +6,10 @@
 //! ```
 //!
 //! An address space's mappings are counted when it ends: at the exit or execve of its last process,
-//! or at the end of the trace. Owns these events. A row is a stray if its thread's process has
-//! ended, or has continued without the thread.
+//! or at the end of the trace; shared memory also before it is unmapped. Owns these events. A row
+//! is a stray if its thread's process has ended, or has continued without the thread.
 
+use largefolio_mm::units::Vaddr;
 use largefolio_trace::event::{BORROWS_MEMORY, SHARES_MEMORY};
 use largefolio_trace::validate::{NR_PROCESSES_MAX, NR_THREADS_MAX};
 use largefolio_trace::{Event, Meta, ThreadId};
@@ -16,7 +17,7 @@ use largefolio_trace::{Event, Meta, ThreadId};
 use crate::replay::cell::Cell;
 use crate::replay::error::CellError;
 use crate::replay::observers::programs::ProgramNr;
-use crate::replay::observers::sizes::FolioSizes;
+use crate::replay::observers::sizes::{FolioSizes, is_shared};
 use crate::replay::program::space::{AddressSpace, SpaceNr};
 use crate::replay::program::{Membership, Process, ProcessNr};
 use crate::replay::request::pattern::name_of;
@@ -195,10 +196,26 @@ impl Cell {
     }
 
     /// Keeps the current statistics if more is mapped than ever before.
-    pub(crate) fn observe_statistics(&mut self) {
+    fn observe_statistics(&mut self) {
         let living = self.program.spaces.iter().map(|(_, space)| (space.owner, space.mm));
         if self.counted.largest.observe(&self.memory, living) {
             self.count_steps(self.counted.largest.nr_pages(self.page()));
+        }
+    }
+
+    /// Looks at shared memory that is about to be unmapped.
+    pub(crate) fn observe_shared(&mut self, process: ProcessNr, start: Vaddr, len_bytes: u64) {
+        let page = self.page();
+        let (first, end) = (start.vpn(page), Vaddr(start.0 + len_bytes).vpn(page));
+        let Self { memory, program, .. } = self;
+        let space = program.space_mut(process);
+        let areas = memory.space(space.mm).vmas.overlapping(first, end);
+        if !areas.iter().any(|vma| is_shared(memory, vma)) {
+            return;
+        }
+        if let Some(bytes) = space.shared.observe(memory, space.mm) {
+            self.count_steps(usize::try_from(bytes >> page.shift()).unwrap_or(usize::MAX));
+            self.observe_statistics();
         }
     }
 
