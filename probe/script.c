@@ -17,7 +17,7 @@ enum { SYS_mprotect = 10, SYS_brk = 12, SYS_readv = 19, SYS_writev = 20, SYS_mre
        SYS_readlinkat = 267, SYS_splice = 275, SYS_tee = 276, SYS_sync_file_range = 277,
        SYS_vmsplice = 278, SYS_pipe2 = 293, SYS_preadv = 295, SYS_pwritev = 296,
        SYS_prlimit = 302, SYS_process_vm_readv = 310, SYS_getrandom = 318, SYS_memfd_create = 319,
-       SYS_copy_file_range = 326 };
+       SYS_mlock2 = 325, SYS_copy_file_range = 326, SYS_mbind = 237, SYS_set_mempolicy = 238 };
 #define O_DIRECT 040000
 #else
 enum { SYS_getcwd = 17, SYS_renameat = 38, SYS_pipe2 = 59, SYS_readv = 65,
@@ -27,7 +27,8 @@ enum { SYS_getcwd = 17, SYS_renameat = 38, SYS_pipe2 = 59, SYS_readv = 65,
        SYS_shmctl = 195, SYS_shmat = 196, SYS_shmdt = 197, SYS_readahead = 213, SYS_brk = 214,
        SYS_mremap = 216, SYS_mprotect = 226, SYS_msync = 227, SYS_mlock = 228, SYS_munlock = 229,
        SYS_mlockall = 230, SYS_munlockall = 231, SYS_prlimit = 261, SYS_process_vm_readv = 270,
-       SYS_getrandom = 278, SYS_memfd_create = 279, SYS_copy_file_range = 285 };
+       SYS_getrandom = 278, SYS_memfd_create = 279, SYS_mlock2 = 284, SYS_copy_file_range = 285,
+       SYS_mbind = 235, SYS_set_mempolicy = 237 };
 #define O_DIRECT 0200000
 #endif
 
@@ -41,6 +42,8 @@ static struct area areas[NR_SLOTS];
 static int files[NR_SLOTS];
 static const char *self, *folder;
 static int held_pid, held_pipe[2];
+/* Descriptors plus 1 of a pipe that holds pages. */
+static int full_pipe[2];
 static volatile int thread_id;
 
 static const char *word;
@@ -107,6 +110,7 @@ static const struct name MAP_FLAGS[] = {
 static const struct name ADVICE[] = {
     { "normal", 0 }, { "random", 1 }, { "sequential", 2 }, { "willneed", 3 }, { "dontneed", 4 },
     { "free", 8 }, { "remove", 9 }, { "dontfork", 10 }, { "dofork", 11 }, { "mergeable", 12 },
+    { "unmergeable", 13 },
     { "hugepage", 14 }, { "nohugepage", 15 }, { "wipeonfork", 18 }, { "keeponfork", 19 },
     { "cold", 20 }, { "pageout", 21 }, { "populate_read", 22 }, { "populate_write", 23 },
     { "collapse", 25 },
@@ -396,6 +400,83 @@ static void vmread(const char **at)
     call6(SYS_process_vm_readv, sys1(SYS_getpid, 0), (s64)&to, 1, (s64)&from, 1, 0);
 }
 
+/* Empties the pipe of `pipe`, which then holds no page. */
+static void drain(void)
+{
+    if (!full_pipe[0]) { return; }
+    sys1(SYS_close, full_pipe[0] - 1);
+    sys1(SYS_close, full_pipe[1] - 1);
+    full_pipe[0] = 0;
+}
+
+/* pipe A OFFSET LEN: gives pages to a pipe, which holds them, 16 at most, until `drain`. */
+static void fill_pipe(const char **at)
+{
+    struct area r = range(at);
+    int pipe[2];
+    drain();
+    /* O_NONBLOCK: what does not fit is left out. */
+    if (FAIL(sys2(SYS_pipe2, (s64)pipe, 04000))) { return; }
+    full_pipe[0] = pipe[0] + 1;
+    full_pipe[1] = pipe[1] + 1;
+    sys4(SYS_vmsplice, pipe[1], (s64)&r, 1, 0);
+}
+
+/* policy MODE; bind A OFFSET LEN MODE: on the first node, if the mode needs one. */
+static int mode_of(const char **at)
+{
+    static const struct name MODES[] = { { "default", 0 }, { "preferred", 1 }, { "bind", 2 },
+                                         { "interleave", 3 }, { "local", 4 } };
+    next(at);
+    return NAMED(MODES);
+}
+
+static void policy(const char **at)
+{
+    int mode = mode_of(at);
+    u64 nodes = 1;
+    int has_nodes = mode >= 1 && mode <= 3;
+    sys3(SYS_set_mempolicy, mode, has_nodes ? (s64)&nodes : 0, has_nodes ? 64 : 0);
+}
+
+static void bind(const char **at)
+{
+    struct area r = range(at);
+    int mode = mode_of(at);
+    u64 nodes = 1;
+    int has_nodes = mode >= 1 && mode <= 3;
+    call6(SYS_mbind, (s64)r.at, (s64)r.bytes, mode, has_nodes ? (s64)&nodes : 0,
+          has_nodes ? 64 : 0, 0);
+}
+
+/* set FILE VALUE: a setting of transparent huge pages. */
+static void set(const char **at)
+{
+    static const char FOLDER[] = "/sys/kernel/mm/transparent_hugepage/";
+    char path[sizeof FOLDER + 32], value[32];
+    memcpy(path, FOLDER, sizeof FOLDER);
+    name_of(at, path + sizeof FOLDER - 1);
+    name_of(at, value);
+    write_file(path, value);
+}
+
+static int setting_step(const char **at)
+{
+    if (is("thp")) {
+        u64 what = num(at);
+        /* 2: not for advised memory. */
+        call6(SYS_prctl, 41, what != 1, what == 2 ? 2 : 0, 0, 0, 0);
+    }
+    else if (is("pipe")) { fill_pipe(at); }
+    else if (is("drain")) { drain(); }
+    else if (is("policy")) { policy(at); }
+    else if (is("bind")) { bind(at); }
+    else if (is("set")) { set(at); }
+    else if (is("merge")) { call6(SYS_prctl, 67, (s64)num(at), 0, 0, 0, 0); }
+    else { return 0; }
+    return 1;
+}
+
 static int memory_step(const char **at)
 {
     if (is("map")) { map(at); }
@@ -417,7 +498,12 @@ static int memory_step(const char **at)
         next(at);
         sys3(SYS_msync, (s64)r.at, (s64)r.bytes, is("async") ? 1 : 4);
     }
-    else if (is("lock")) { struct area r = range(at); sys2(SYS_mlock, (s64)r.at, (s64)r.bytes); }
+    else if (is("lock")) {
+        struct area r = range(at);
+        next(at);
+        if (is("onfault")) { sys3(SYS_mlock2, (s64)r.at, (s64)r.bytes, 1); }
+        else { sys2(SYS_mlock, (s64)r.at, (s64)r.bytes); }
+    }
     else if (is("unlock")) { struct area r = range(at); sys2(SYS_munlock, (s64)r.at, (s64)r.bytes); }
     else if (is("lockall")) { sys1(SYS_mlockall, (s64)num(at)); }
     else if (is("unlockall")) { sys1(SYS_munlockall, 0); }
@@ -426,7 +512,6 @@ static int memory_step(const char **at)
     else if (is("sysv")) { sysv(at); }
     else if (is("detach")) { struct area *a = &areas[slot(at)]; sys1(SYS_shmdt, (s64)a->at); a->bytes = 0; }
     else if (is("limit")) { limit(at); }
-    else if (is("thp")) { call6(SYS_prctl, 41, (s64)!num(at), 0, 0, 0, 0); }
     else if (is("info")) { info(at); }
     else if (is("vmread")) { vmread(at); }
     else { return 0; }
@@ -494,7 +579,7 @@ static const char *run(const char *at)
         }
         if (is("go")) { go(); }
         else if (is("spawn")) { spawn(); }
-        else if (!memory_step(&at)) { file_step(&at); }
+        else if (!memory_step(&at) && !setting_step(&at)) { file_step(&at); }
         while (*at && *at != ';') { at++; }
         if (*at) { at++; }
     }

@@ -210,6 +210,11 @@ impl Setting {
         &self.old
     }
 
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
     fn start_keeper(&self) -> Result<Keeper, SettingError> {
         let failed = |source| SettingError::Keeper { path: self.path.clone(), source };
         let lock = self.lock.0.try_clone().map_err(failed)?;

@@ -8,11 +8,12 @@
 //! Owns the list of numbers ([`Measure`]), both sides' values ([`Numbers`]), and the comparison.
 //! Scripts ([`script`]) are small programs with every kind of call, written by hand in [`suite`] or
 //! generated ([`generate`]), and shortened if they differ. [`super::record`] runs the
-//! programs.
+//! programs. [`changes`] says when a script changes a setting.
 //!
 //! Invariant R1: a number is equal, different, or not compared for a reason in [`NotComparable`]. The
 //! plain runs alone decide which numbers are compared, and within which range.
 
+pub mod changes;
 mod compare;
 pub mod generate;
 mod predicted;

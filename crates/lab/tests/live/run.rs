@@ -8,7 +8,7 @@ use largefolio_lab::crosscheck::record::{
     Disk, Facts, Filesystem, PlainOptions, ProgramRecorder, RunPlan,
 };
 use largefolio_lab::crosscheck::result::{RunOutcome, RunResult, RunRow, ScriptCheck, ScriptRun};
-use largefolio_lab::crosscheck::run::generate::draw;
+use largefolio_lab::crosscheck::run::generate::{Feature, draw};
 use largefolio_lab::crosscheck::run::suite::Suite;
 
 use crate::program::is_refusal;
@@ -68,7 +68,7 @@ fn run_of(suite: &Suite, name: &str, settings: &str) -> ScriptRun {
         settings: settings.parse().unwrap(),
         options: PlainOptions::default(),
         known: suite.known(name, settings, plan.filesystem.name()).map(str::to_owned),
-        is_random: false,
+        feature: None,
     }
 }
 
@@ -87,38 +87,41 @@ fn scripts_differ_exactly_where_the_suite_says() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// At least so many of 100 random scripts are equal.
+/// At least so many of 100 random scripts are equal, for each feature.
 const NR_EQUAL_OF_100: usize = 93;
+/// Random scripts for each feature in a run of all tests, and in the gate: each takes a second.
+const NR_RANDOM: [u64; 2] = [100, 1];
 
-/// Runs only with all tests: a second per script.
 #[test]
 fn random_scripts_are_mostly_equal() {
-    if !largefolio_testkit::is_whole() {
-        return;
-    }
-    let mut runs: Vec<ScriptRun> = (0..1000).map(random_run).collect();
+    let [whole, of_gate] = NR_RANDOM;
+    let nr = if largefolio_testkit::is_whole() { whole } else { of_gate };
+    let each = Feature::ALL.into_iter().flat_map(|feature| (0..nr).map(move |nr| (feature, nr)));
+    let mut runs: Vec<ScriptRun> = each.map(|(feature, seed)| random_run(feature, seed)).collect();
     runs.sort_by_key(|run| run.plan.filesystem);
     let Some(rows) = judged(&runs) else { return };
-    let different: Vec<&RunRow> =
-        rows.iter().filter(|row| row.outcome != RunOutcome::Equal).collect();
-    let nr_equal = rows.len() - different.len();
-    assert!(
-        nr_equal * 100 >= rows.len() * NR_EQUAL_OF_100,
-        "{nr_equal} of {} are equal: {different:#?}",
-        rows.len()
-    );
+    for feature in Feature::ALL {
+        let own = rows.iter().filter(|row| row.feature == Some(feature));
+        let (equal, different): (Vec<_>, Vec<_>) =
+            own.partition(|row| row.outcome == RunOutcome::Equal);
+        let (nr_equal, nr) = (equal.len(), equal.len() + different.len());
+        assert!(
+            nr_equal * 100 >= nr * NR_EQUAL_OF_100,
+            "{feature}: {nr_equal} of {nr} are equal: {different:#?}"
+        );
+    }
 }
 
-fn random_run(seed: u64) -> ScriptRun {
-    let drawn = draw(seed);
+fn random_run(feature: Feature, seed: u64) -> ScriptRun {
+    let drawn = draw(feature, seed);
     let (filesystem, window_kb, disk) = (drawn.filesystem, drawn.window_kb, Disk::Best);
     ScriptRun {
-        name: format!("random-{seed}"),
+        name: format!("{feature}-{seed}"),
         script: drawn.script,
         plan: RunPlan { filesystem, window_kb, disk },
         settings: drawn.settings.parse().unwrap(),
         options: PlainOptions { is_warm: drawn.is_warm, ..PlainOptions::default() },
         known: None,
-        is_random: true,
+        feature: Some(feature),
     }
 }

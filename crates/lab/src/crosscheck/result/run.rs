@@ -20,6 +20,7 @@ use crate::crosscheck::record::{
     CrosscheckError, Facts, Placement, PlainOptions, PlainRun, RunPlace, RunPlan, Settings,
     WantedSettings,
 };
+use crate::crosscheck::run::changes::{SettingStep, changes};
 use crate::crosscheck::run::{Measure, NotComparable, Numbers, Verdict};
 
 use super::run_rows::{RunOutcome, RunRow};
@@ -58,6 +59,8 @@ pub struct RunCheck<'a> {
     pub plan: RunPlan,
     pub options: PlainOptions,
     pub settings: WantedSettings,
+    /// Settings that the program changes.
+    pub changed: Vec<SettingStep>,
     /// Huge pages of 2 MiB in the pool; 0 leaves the pool as it is.
     pub nr_huge: u64,
     pub runs: Runs,
@@ -96,7 +99,8 @@ impl RunCheck<'_> {
         program: &Judged,
         trace: &Path,
     ) -> Result<RunRow, Error> {
-        let _settings = self.settings.set()?;
+        let changed: Vec<PathBuf> = self.changed.iter().map(SettingStep::path).collect();
+        place.set_settings(&self.settings, &changed)?;
         let pool = PoolNeed { kib: POOL_KIB, nr_pages: self.nr_huge };
         let _pool = (self.nr_huge > 0).then(|| pool.set()).transpose()?;
         place.set_window_kb(self.plan.window_kb);
@@ -160,18 +164,22 @@ impl RunCheck<'_> {
         if self.nr_huge > 0 {
             let _ = write!(name, "+hugepages.{POOL_KIB}={}", self.nr_huge);
         }
+        if let Some(huge) = self.settings.tmpfs() {
+            let _ = write!(name, "+tmpfs-huge={huge}");
+        }
         let kernel = This::new().named(&name)?;
         let host = running::machine()?;
         let limit = self.options.limit.map(|bytes| bytes.to_string().parse());
         let limit = limit.transpose().map_err(|error| Error::invalid(format!("{error}")))?;
+        let trace = OpenTrace::open(trace)?;
         let request = ReplayRequest {
             cgroups: limit.into_iter().collect(),
+            changes: changes(&self.changed, &trace)?,
             cache: if self.options.is_warm { CacheState::Warm } else { CacheState::Cold },
             walks: host.walks,
             detail: Detail::Drawn,
             ..ReplayRequest::new(vec![kernel], vec![host.machine])
         };
-        let trace = OpenTrace::open(trace)?;
         request.check_trace(trace.meta())?;
         let mut go_on = |_| ControlFlow::Continue(());
         let replayed = replay_fitting(

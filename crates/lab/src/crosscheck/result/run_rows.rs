@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::head::Head;
 
+use crate::crosscheck::run::generate::Feature;
 use crate::crosscheck::run::{NotComparable, Row, RowState, Verdict};
 
 const SCHEMA_VERSION: u32 = 1;
@@ -41,6 +42,8 @@ pub(super) struct NumberRow {
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct RunRow {
     pub(super) name: String,
+    /// The feature of a random script.
+    pub feature: Option<Feature>,
     pub(super) filesystem: String,
     pub(super) window_kb: u64,
     pub(super) settings: String,

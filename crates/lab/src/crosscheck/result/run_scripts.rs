@@ -9,6 +9,7 @@ use crate::Error;
 use crate::crosscheck::record::{
     CrosscheckError, Facts, PlainOptions, ProgramRecorder, RunPlace, RunPlan, WantedSettings,
 };
+use crate::crosscheck::run::generate::Feature;
 use crate::crosscheck::run::script::{Script, reduce};
 
 use super::run::{Judged, RunCheck, Runs};
@@ -31,8 +32,8 @@ pub struct ScriptRun {
     pub options: PlainOptions,
     /// Why it is known to differ.
     pub known: Option<String>,
-    /// Whether it is shortened if it differs.
-    pub is_random: bool,
+    /// The feature of a random script; such a script is shortened if it differs.
+    pub feature: Option<Feature>,
 }
 
 pub struct ScriptCheck<'a> {
@@ -65,7 +66,7 @@ impl ScriptCheck<'_> {
                 for run in group {
                     let mut row = self.judge(place, &program, run)?;
                     if row.outcome == RunOutcome::Different
-                        && run.is_random
+                        && run.feature.is_some()
                         && nr_reduced < self.nr_reduced_max
                     {
                         nr_reduced += 1;
@@ -98,6 +99,7 @@ impl ScriptCheck<'_> {
         let trace = folder.path().join("trace.folio");
         let mut row = self.judge_into(place, program, (run, RUNS), &trace)?;
         row.known.clone_from(&run.known);
+        row.feature = run.feature;
         if row.outcome == RunOutcome::Different {
             self.keep(run, &row.settings, &trace)?;
         }
@@ -132,6 +134,7 @@ impl ScriptCheck<'_> {
             plan: run.plan,
             options: run.options,
             settings: run.settings.clone(),
+            changed: run.script.changed_settings(),
             nr_huge: run.script.nr_huge,
             runs,
         };

@@ -7,6 +7,7 @@ use largefolio_results::cells::Cells;
 use largefolio_results::{ExportError, Forms, figures};
 
 use crate::crosscheck::run::NotComparable;
+use crate::crosscheck::run::generate::Feature;
 
 use super::run_rows::{NumberRow, NumberState, RunOutcome, RunResult, RunRow};
 
@@ -19,6 +20,7 @@ impl Forms for RunResult {
         if let [row] = self.rows.as_slice() {
             one(&mut text, row);
         } else {
+            by_feature(&mut text, self);
             table(&mut text, self);
             let is_shown = |row: &&RunRow| row.outcome != RunOutcome::Equal || !row.is_expected();
             for row in self.rows.iter().filter(is_shown) {
@@ -35,6 +37,7 @@ impl Forms for RunResult {
         let mut writer = Cells::text();
         writer.record([
             "name",
+            "feature",
             "filesystem",
             "window_kb",
             "settings",
@@ -50,6 +53,7 @@ impl Forms for RunResult {
             for number in &row.numbers {
                 writer.record([
                     row.name.as_str(),
+                    row.feature.map_or("", Feature::name),
                     row.filesystem.as_str(),
                     row.window_kb.to_string().as_str(),
                     row.settings.as_str(),
@@ -165,6 +169,25 @@ fn real(number: &NumberRow) -> String {
 
 fn settings(row: &RunRow) -> &str {
     if row.settings.is_empty() { "settings as they are" } else { &row.settings }
+}
+
+/// A table that the documentation can include.
+fn by_feature(text: &mut String, result: &RunResult) {
+    let mut groups: BTreeMap<Feature, [usize; 3]> = BTreeMap::new();
+    for row in &result.rows {
+        let Some(feature) = row.feature else { continue };
+        groups.entry(feature).or_default()[row.outcome as usize] += 1;
+    }
+    if groups.is_empty() {
+        return;
+    }
+    text.push_str("\n| feature | equal | of | equal, % | not compared |\n|---|---|---|---|---|\n");
+    for (feature, [equal, different, failed]) in groups {
+        let of = equal + different;
+        let permille = (equal * 1000).checked_div(of).unwrap_or(0);
+        let (whole, tenth) = (permille / 10, permille % 10);
+        let _ = writeln!(text, "| {feature} | {equal} | {of} | {whole}.{tenth} | {failed} |");
+    }
 }
 
 fn table(text: &mut String, result: &RunResult) {

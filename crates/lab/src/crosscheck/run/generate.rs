@@ -3,7 +3,10 @@
 //! Owns the choice of steps. The generator keeps track of areas and files, so that a script never
 //! touches memory without a page (`SIGSEGV`, `SIGBUS`).
 
+mod feature;
 mod steps;
+
+pub use feature::Feature;
 
 use largefolio_trace::generate::Rng;
 
@@ -23,32 +26,26 @@ pub struct Drawn {
 
 const FILESYSTEMS: [Filesystem; 2] = [Filesystem::Ext4, Filesystem::Xfs];
 const WINDOWS_KB: [u64; 4] = [128, 128, 512, 2560];
-const SETTINGS: [&str; 6] = [
-    "madvise",
-    "madvise",
-    "always",
-    "madvise,64K=madvise",
-    "always,64K=always,16K=always",
-    "never",
-];
 const NR_STEPS_MIN: u64 = 5;
 const NR_STEPS_MORE: u64 = 14;
 
-/// Generates the program of `seed`.
+/// Generates the program of `seed` about a feature.
 ///
 /// ```
-/// use largefolio_lab::crosscheck::run::generate::draw;
-/// assert_eq!(draw(7), draw(7));
-/// assert_ne!(draw(7).script, draw(8).script);
+/// use largefolio_lab::crosscheck::run::generate::{Feature, draw};
+/// assert_eq!(draw(Feature::Mixed, 7), draw(Feature::Mixed, 7));
+/// assert_ne!(draw(Feature::Mixed, 7).script, draw(Feature::Mixed, 8).script);
+/// assert_ne!(draw(Feature::Mixed, 7).script, draw(Feature::Locks, 7).script);
 /// ```
 #[must_use]
-pub fn draw(seed: u64) -> Drawn {
+pub fn draw(feature: Feature, seed: u64) -> Drawn {
     let mut rng = Rng::new(seed);
     let filesystem = FILESYSTEMS[pick(&mut rng, FILESYSTEMS.len())];
     let window_kb = WINDOWS_KB[pick(&mut rng, WINDOWS_KB.len())];
-    let settings = SETTINGS[pick(&mut rng, SETTINGS.len())];
+    let settings = feature.settings();
+    let settings = settings[pick(&mut rng, settings.len())];
     let is_warm = rng.below(5) == 0;
-    let script = Generator::new(rng).script();
+    let script = Generator::new(rng).script(feature);
     let is_warm = is_warm && script.keeps_files();
     Drawn { script, filesystem, window_kb, settings, is_warm }
 }
@@ -83,6 +80,8 @@ struct Area {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ground {
     Disk,
+    /// With `O_DIRECT`.
+    Direct,
     Memory,
 }
 
@@ -111,11 +110,11 @@ impl Generator {
         Self { rng, script: Script::default(), areas, opens, depth: 0, nr_names: 0 }
     }
 
-    fn script(mut self) -> Script {
+    fn script(mut self, feature: Feature) -> Script {
         let nr_steps = NR_STEPS_MIN + self.rng.below(NR_STEPS_MORE);
-        self.first();
+        self.first_of(feature);
         for _ in 0..nr_steps {
-            self.step();
+            self.step_of(feature);
         }
         self.script
     }
@@ -205,17 +204,12 @@ impl Generator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::crosscheck::record::WantedSettings;
 
     /// Each kind of step occurs, and each script is one.
     #[test]
     fn random_scripts_are_whole_and_cover_all_steps() {
-        let mut words = std::collections::BTreeSet::new();
-        for seed in 0..2000 {
-            let drawn = draw(seed);
-            assert_eq!(drawn.script.to_string().parse(), Ok(drawn.script.clone()), "seed {seed}");
-            let first = |step: &String| step.split(' ').next().unwrap_or_default().to_owned();
-            words.extend(drawn.script.steps.iter().map(first));
-        }
+        let words = words(Feature::Mixed);
         for word in [
             "map",
             "read",
@@ -262,5 +256,50 @@ mod tests {
         ] {
             assert!(words.contains(word), "no {word}");
         }
+    }
+
+    #[test]
+    fn scripts_about_a_feature_have_its_steps() {
+        for (feature, own) in [
+            (Feature::Shared, &["memfd", "open", "sysv", "fallocate", "truncate", "pwrite"][..]),
+            (Feature::Locks, &["lock", "unlock", "lockall", "unlockall"]),
+            (Feature::Pins, &["pipe", "drain", "pread", "pwrite"]),
+            (Feature::Thp, &["thp", "spawn", "thread"]),
+            (Feature::Collapse, &["memfd", "fallocate", "protect"]),
+            (Feature::Processes, &["fork", "hold", "go", "thread", "spawn"]),
+            (Feature::Moves, &["remap"]),
+            (Feature::Advice, &["advise"]),
+            (Feature::Merging, &["merge"]),
+            (Feature::Policy, &["policy", "bind"]),
+            (Feature::Changes, &["set"]),
+        ] {
+            let words = words(feature);
+            for word in own.iter().chain(&["map", "read", "write", "unmap", "fork", "hold"]) {
+                assert!(words.contains(*word), "{feature}: no {word}");
+            }
+        }
+    }
+
+    /// The first words of the steps of many scripts, each of which is a script again as text.
+    fn words(feature: Feature) -> std::collections::BTreeSet<String> {
+        let mut words = std::collections::BTreeSet::new();
+        for seed in 0..2000 {
+            let drawn = draw(feature, seed);
+            let again = drawn.script.to_string().parse();
+            assert_eq!(again, Ok(drawn.script.clone()), "{feature} {seed}");
+            let settings: Result<WantedSettings, _> = drawn.settings.parse();
+            assert!(settings.is_ok(), "{settings:?}");
+            let first = |step: &String| step.split(' ').next().unwrap_or_default().to_owned();
+            words.extend(drawn.script.steps.iter().map(first));
+        }
+        words
+    }
+
+    #[test]
+    fn features_have_names() {
+        for feature in Feature::ALL {
+            assert_eq!(feature.to_string().parse(), Ok(feature));
+        }
+        assert!("everything".parse::<Feature>().is_err());
     }
 }

@@ -10,16 +10,17 @@ use std::str::FromStr;
 
 use largefolio_mm::units::parse_bytes;
 
+use super::changes::SettingStep;
 use crate::crosscheck::record::OwnFile;
 
 const BLOCKS: [&str; 3] = ["fork", "hold", "thread"];
 const END: &str = "end";
 
 /// The first words of the other steps. The program ignores any other word.
-const STEPS: &str = "advise close copy copyrange detach fadvise fallocate fdatasync fread fsync \
-    fwrite go heap info limit lock lockall map memfd msync open pread preadv protect pwrite pwritev \
-    read readahead readv remap rename seek sendfile spawn splice stack syncrange sysv thp truncate \
-    unlink unlock unlockall unmap vmread write writev";
+const STEPS: &str = "advise bind close copy copyrange detach drain fadvise fallocate fdatasync \
+    fread fsync fwrite go heap info limit lock lockall map memfd merge msync open pipe policy pread \
+    preadv protect pwrite pwritev read readahead readv remap rename seek sendfile set spawn splice \
+    stack syncrange sysv thp truncate unlink unlock unlockall unmap vmread write writev";
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Script {
@@ -44,6 +45,12 @@ impl FromStr for Script {
                 }
                 ["pool", nr] => {
                     script.nr_huge = nr.parse().map_err(|error| format!("{step}: {error}"))?;
+                }
+                ["set", ..] if !SettingStep::of(step).is_some_and(|set| set.is_known()) => {
+                    return Err(format!(
+                        "{step}: expected a setting of folio sizes, as in set \
+                         hugepages-64kB/shmem_enabled always"
+                    ));
                 }
                 [word, ..] if is_step(word) => script.steps.push(words.join(" ")),
                 _ => return Err(format!("{step}: not a step (crates/lab/scripts.toml)")),
@@ -75,11 +82,17 @@ impl Script {
         self.steps.join("; ")
     }
 
-    /// Whether the files are after a run as before it, so that another run can follow.
+    /// The settings of transparent huge pages that the program changes.
+    #[must_use]
+    pub fn changed_settings(&self) -> Vec<SettingStep> {
+        self.steps.iter().filter_map(|step| SettingStep::of(step)).collect()
+    }
+
+    /// Whether files and settings are after a run as before it, so that another run can follow.
     pub(super) fn keeps_files(&self) -> bool {
         let keeps = |step: &String| match step.split(' ').collect::<Vec<_>>()[..] {
             ["open", _, _, flags] => !flags.contains(['w', 'c', 't']),
-            ["unlink" | "rename", ..] => false,
+            ["unlink" | "rename" | "set", ..] => false,
             _ => true,
         };
         self.steps.iter().all(keeps)
@@ -192,9 +205,17 @@ mod tests {
         assert_eq!(script.files, [OwnFile { name: "d".to_owned(), bytes: 4 << 20 }]);
         assert_eq!(script.text(), "open 0 d r; fork; read 0 0 1M; end");
         assert_eq!(script.to_string().parse::<Script>().unwrap(), script);
-        for wrong in
-            ["", "fork", "end", "end; fork", "file d x; read 0 0 1", "pool; pool x", "raed 0 0 1M"]
-        {
+        for wrong in [
+            "",
+            "fork",
+            "end",
+            "end; fork",
+            "file d x; read 0 0 1",
+            "pool; pool x",
+            "raed 0 0 1M",
+            "set ../a always",
+            "set enabled",
+        ] {
             assert!(wrong.parse::<Script>().is_err(), "{wrong}");
         }
     }

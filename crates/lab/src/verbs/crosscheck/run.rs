@@ -12,7 +12,7 @@ use largefolio_lab::crosscheck::record::{
 use largefolio_lab::crosscheck::result::{
     Judged, RunCheck, RunOutcome, RunResult, RunRow, Runs, ScriptCheck, ScriptRun,
 };
-use largefolio_lab::crosscheck::run::generate::draw;
+use largefolio_lab::crosscheck::run::generate::{Feature, draw};
 use largefolio_lab::crosscheck::run::script::Script;
 use largefolio_lab::crosscheck::run::suite::Suite;
 use largefolio_results::Forms as _;
@@ -27,8 +27,8 @@ use largefolio_cli::verbs::values::{self, FormArgs};
 
 /// The maximum number of random programs per run; each takes a second.
 const NR_RANDOM_MAX: u64 = 100_000;
-/// Differing programs that are shortened.
-const NR_REDUCED_MAX: usize = 8;
+/// The maximum of `--shorten`; each program takes up to forty runs.
+const NR_SHORTENED_MAX: usize = 1000;
 /// Plain runs of one program.
 const RUNS: Runs = Runs { nr: 3, nr_max: 9 };
 
@@ -48,6 +48,7 @@ Examples:
   sudo folio-lab crosscheck run --fs xfs --window 2560K --setting always,64K=always -- sort data
   sudo folio-lab crosscheck run --suite --setting madvise --setting always
   sudo folio-lab crosscheck run --random 1000 --seed 7 --keep here
+  sudo folio-lab crosscheck run --random 500 --feature shared,locks
   sudo folio-lab crosscheck run --script 'map 0 2M rw private; write 0 0 2M'
 
 Exit status: 0 if all numbers are equal, 1 if some differ, 2 on error. A script of the suite that is
@@ -89,6 +90,15 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "N", default_value_t = 1, requires = "random",
         value_parser = values::number::<u64>)]
     seed: u64,
+    /// Features that the random scripts test: shared, locks, pins, thp, collapse, processes, moves,
+    /// advice, merging, policy, changes; `all` for N of each [default: mixed]
+    #[arg(long = "feature", value_name = "NAME,..", value_delimiter = ',', requires = "random",
+        value_parser = features)]
+    features: Vec<Features>,
+    /// Shorten this many random scripts that differ; 0 is the fastest
+    #[arg(long, value_name = "N", default_value_t = 8, requires = "random",
+        value_parser = values::within::<usize>(0..=NR_SHORTENED_MAX))]
+    shorten: usize,
     /// Keep traces in this directory; of scripts, those that differ
     #[arg(long, value_name = "DIR")]
     keep: Option<PathBuf>,
@@ -134,8 +144,10 @@ impl RunArgs {
         if let Some(script) = &self.script {
             scripts.extend(self.runs_of("script", script, |_, _| None));
         }
-        for seed in 0..self.random.unwrap_or(0) {
-            scripts.push(self.random_run(self.seed.wrapping_add(seed))?);
+        for feature in self.features() {
+            for seed in 0..self.random.unwrap_or(0) {
+                scripts.push(self.random_run(feature, self.seed.wrapping_add(seed))?);
+            }
         }
         scripts.sort_by_key(|run| run.plan.filesystem);
         let (facts, folder) = (Facts::of_host(), tempfile::tempdir()?);
@@ -173,16 +185,25 @@ impl RunArgs {
                     settings,
                     options,
                     known,
-                    is_random: false,
+                    feature: None,
                 });
             }
         }
         runs
     }
 
+    /// Returns the features of random scripts, each once.
+    fn features(&self) -> Vec<Feature> {
+        let mut features: Vec<Feature> =
+            self.features.iter().flat_map(|one| one.0.clone()).collect();
+        features.sort();
+        features.dedup();
+        if features.is_empty() { vec![Feature::Mixed] } else { features }
+    }
+
     /// Returns the random script of a seed. Options replace the seed's choices.
-    fn random_run(&self, seed: u64) -> Result<ScriptRun> {
-        let drawn = draw(seed);
+    fn random_run(&self, feature: Feature, seed: u64) -> Result<ScriptRun> {
+        let drawn = draw(feature, seed);
         let nth = usize::try_from(seed).unwrap_or(0);
         let settings = match self.settings.as_slice() {
             [] => drawn.settings.parse().map_err(anyhow::Error::msg)?,
@@ -194,15 +215,29 @@ impl RunArgs {
         };
         let window_kb = self.windows_kb.first().copied().unwrap_or(drawn.window_kb);
         Ok(ScriptRun {
-            name: format!("random-{seed}"),
+            name: match feature {
+                Feature::Mixed => format!("random-{seed}"),
+                feature => format!("{feature}-{seed}"),
+            },
             script: drawn.script,
             plan: plan(filesystem, window_kb),
             settings,
             options: PlainOptions { is_warm: self.warm || drawn.is_warm, ..self.options() },
             known: None,
-            is_random: true,
+            feature: Some(feature),
         })
     }
+}
+
+/// One feature, or all.
+#[derive(Clone, Debug)]
+struct Features(Vec<Feature>);
+
+fn features(name: &str) -> Result<Features, String> {
+    if name == "all" {
+        return Ok(Features(Feature::ALL.to_vec()));
+    }
+    Ok(Features(vec![name.parse()?]))
 }
 
 fn or<T: Clone>(given: &[T], default: T) -> Vec<T> {
@@ -253,7 +288,7 @@ impl RunVerb {
         let check = ScriptCheck {
             facts: &self.facts,
             keep: self.args.keep.as_deref(),
-            nr_reduced_max: NR_REDUCED_MAX,
+            nr_reduced_max: self.args.shorten,
         };
         let judged = check.run(recorder, &self.scripts, result, &mut || bar.inc(1));
         bar.finish_and_clear();
@@ -274,7 +309,15 @@ impl RunVerb {
             for settings in or(&args.settings, WantedSettings::default()) {
                 let trace = folder.join(format!("run-{}.folio", result.rows.len()));
                 let (facts, options, nr_huge) = (&self.facts, args.options(), 0);
-                let check = RunCheck { facts, plan, options, settings, nr_huge, runs: RUNS };
+                let check = RunCheck {
+                    facts,
+                    plan,
+                    options,
+                    settings,
+                    changed: Vec::new(),
+                    nr_huge,
+                    runs: RUNS,
+                };
                 let row = recorder
                     .run_in_place(plan, &files, |place| check.judge(place, &program, &trace))?;
                 result.rows.push(row);

@@ -100,14 +100,24 @@ impl Mount {
         at: &Path,
     ) -> Result<Self, CrosscheckError> {
         let filesystem = filesystem.driver();
-        mount(&disk.path(), at, filesystem, 0)
+        mount(&disk.path(), at, Kind { filesystem, flags: 0, data: "" })
             .map_err(|source| CrosscheckError::Mount { filesystem, source })?;
         Ok(Self { at: at.to_owned() })
     }
 
     pub(crate) fn bind(file: &Path, at: &Path) -> Result<Self, CrosscheckError> {
-        mount(file, at, "", libc::MS_BIND)
+        mount(file, at, Kind { filesystem: "", flags: libc::MS_BIND, data: "" })
             .map_err(CrosscheckError::os("mount a copy over one of the program's files"))?;
+        Ok(Self { at: at.to_owned() })
+    }
+}
+
+impl Mount {
+    /// Mounts an empty tmpfs with this `huge=`.
+    pub(crate) fn tmpfs(huge: &str, at: &Path) -> Result<Self, CrosscheckError> {
+        let (filesystem, data) = ("tmpfs", format!("huge={huge}"));
+        mount(Path::new(filesystem), at, Kind { filesystem, flags: 0, data: &data })
+            .map_err(|source| CrosscheckError::Mount { filesystem, source })?;
         Ok(Self { at: at.to_owned() })
     }
 }
@@ -122,13 +132,27 @@ impl Drop for Mount {
     }
 }
 
-fn mount(from: &Path, at: &Path, filesystem: &str, flags: libc::c_ulong) -> io::Result<()> {
+#[derive(Clone, Copy)]
+struct Kind<'a> {
+    filesystem: &'a str,
+    flags: libc::c_ulong,
+    /// The filesystem's own options.
+    data: &'a str,
+}
+
+fn mount(from: &Path, at: &Path, kind: Kind<'_>) -> io::Result<()> {
     let from = CString::new(from.as_os_str().as_bytes())?;
     let at = CString::new(at.as_os_str().as_bytes())?;
-    let filesystem = CString::new(filesystem)?;
-    // SAFETY: terminated strings, and no data.
+    let (filesystem, data) = (CString::new(kind.filesystem)?, CString::new(kind.data)?);
+    // SAFETY: terminated strings.
     let result = unsafe {
-        libc::mount(from.as_ptr(), at.as_ptr(), filesystem.as_ptr(), flags, std::ptr::null())
+        libc::mount(
+            from.as_ptr(),
+            at.as_ptr(),
+            filesystem.as_ptr(),
+            kind.flags,
+            data.as_ptr().cast(),
+        )
     };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
@@ -139,9 +163,8 @@ pub(crate) fn private_mounts() -> Result<(), CrosscheckError> {
         let source = io::Error::last_os_error();
         return Err(CrosscheckError::Os { action: "make a private mount namespace", source });
     }
-    mount(Path::new("none"), Path::new("/"), "", libc::MS_REC | libc::MS_PRIVATE).map_err(
-        CrosscheckError::os(
-            "make the mounts private (in a chroot, run it where `/` is a mount point)",
-        ),
-    )
+    let kind = Kind { filesystem: "", flags: libc::MS_REC | libc::MS_PRIVATE, data: "" };
+    mount(Path::new("none"), Path::new("/"), kind).map_err(CrosscheckError::os(
+        "make the mounts private (in a chroot, run it where `/` is a mount point)",
+    ))
 }

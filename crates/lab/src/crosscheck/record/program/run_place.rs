@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The filesystem's metadata is read before a run, so that the bytes that a program reads are data.
-//! Invariant R1: each run finds the same files with the same contents.
+//! Invariant R1: each run finds the same files with the same contents, and the same settings.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -27,9 +27,10 @@ use super::super::facts::first_cpu;
 use super::super::group::MemoryGroup;
 use super::super::mkfs;
 use super::super::probe;
+use super::super::wanted::{HeldSettings, WantedSettings};
 use super::super::workloads::Filesystem;
 use super::discover::Discover;
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, Mount};
 use super::kept::Kept;
 use super::observe::{Observed, Placement, ProgramObserver};
 use super::stage::Stage;
@@ -37,6 +38,8 @@ use super::{ProgramRecorder, name_of_command, program_of, tracer};
 
 /// The polling interval for signals to forward.
 const LOOK: Duration = Duration::from_millis(20);
+/// A tmpfs on every system.
+const TMPFS: &str = "/dev/shm";
 
 /// Where programs run.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +81,8 @@ pub struct RunPlace<'a> {
     signals: &'a Signals,
     own: Vec<OwnFile>,
     cpu: usize,
+    settings: HeldSettings,
+    tmpfs: Option<Mount>,
 }
 
 impl ProgramRecorder {
@@ -100,7 +105,8 @@ impl ProgramRecorder {
             let stage = Stage::new(plan.filesystem, &self.facts, files, kept)?;
             let cpu = first_cpu()?;
             let (signals, own) = (&self.signals, Vec::new());
-            work(&mut RunPlace { stage, plan, signals, own, cpu })
+            let settings = HeldSettings::default();
+            work(&mut RunPlace { stage, plan, signals, own, cpu, settings, tmpfs: None })
         })
     }
 
@@ -170,6 +176,24 @@ impl RunPlace<'_> {
         self.plan.window_kb = window_kb;
     }
 
+    /// Sets the settings at the start of later runs. The program may change those in `changed`.
+    ///
+    /// # Errors
+    /// A setting that cannot be changed, or a tmpfs that cannot be mounted.
+    pub fn set_settings(
+        &mut self,
+        wanted: &WantedSettings,
+        changed: &[PathBuf],
+    ) -> Result<(), CrosscheckError> {
+        self.tmpfs = None;
+        // Releases its locks.
+        self.settings = HeldSettings::default();
+        self.settings = HeldSettings::new(wanted, changed)?;
+        let mounted = wanted.tmpfs().map(|huge| Mount::tmpfs(huge, Path::new(TMPFS)));
+        self.tmpfs = mounted.transpose()?;
+        Ok(())
+    }
+
     /// Sets the files that each later run finds in addition to copies and programs.
     pub fn put(&mut self, files: Vec<OwnFile>) {
         self.own = files;
@@ -189,6 +213,7 @@ impl RunPlace<'_> {
         let recording = Recording::new(&request)?;
         let _stdout = Redirected::to_stderr()?;
         let outcome = recording.run(&mut |_| {});
+        self.settings.reset()?;
         self.check_signals()?;
         Ok(outcome?)
     }
@@ -212,7 +237,7 @@ impl RunPlace<'_> {
     }
 
     fn observed(
-        &self,
+        &mut self,
         command: &[OsString],
         options: PlainOptions,
     ) -> Result<(Observed, ExitStatus), CrosscheckError> {
@@ -229,8 +254,9 @@ impl RunPlace<'_> {
         };
         let mut observer = ProgramObserver::new(placement, &mut join);
         let status = tracer::run(&program, Some(self.cpu), &mut observer)
-            .map_err(CrosscheckError::os("run the program"))?;
-        Ok((observer.observed, status))
+            .map_err(CrosscheckError::os("run the program"));
+        self.settings.reset()?;
+        Ok((observer.observed, status?))
     }
 
     fn check_signals(&self) -> Result<(), CrosscheckError> {

@@ -1,4 +1,6 @@
-//! The steps of random scripts.
+//! The steps of random scripts. Those about one feature are in [`special`].
+
+mod special;
 
 use super::{Area, Generator, Ground, Open, Source};
 
@@ -32,14 +34,14 @@ const WRITES: [&str; 4] = ["pwrite", "fwrite", "writev", "pwritev"];
 
 impl Generator {
     /// The first steps: a file that is open, and an area.
-    pub(super) fn first(&mut self) {
+    fn first(&mut self) {
         if self.below(3) > 0 {
             self.open_old();
         }
         self.map_anonymous();
     }
 
-    pub(super) fn step(&mut self) {
+    fn step(&mut self) {
         match self.below(40) {
             0..=2 => self.map_anonymous(),
             3..=5 => self.map_file(),
