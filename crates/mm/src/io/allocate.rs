@@ -117,9 +117,12 @@ impl Memory {
     }
 
     fn zero_edges(&mut self, file: MappingId, range: ByteRange) {
-        let size_bytes = self.core.mapping(file).size_bytes;
         for edge in [range.pos, range.pos.saturating_add(range.len_bytes)] {
-            if edge < size_bytes {
+            let mapping = self.core.mapping(file);
+            // It looks for data first.
+            let is_skipped = mapping.disk.new_end == NewEnd::Untouched
+                && mapping.holes.contains(edge >> self.rules.page.shift());
+            if edge < mapping.size_bytes && !is_skipped {
                 self.zero_tail(file, edge);
             }
         }

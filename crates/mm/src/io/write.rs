@@ -139,8 +139,9 @@ impl Memory {
         let has_data = mapping.reservations.as_ref().is_none_or(|space| space.has_data(pos))
             && !mapping.holes.contains(at.0);
         let cached = self.core.find(file, at).map(|entry| self.core.folios.get(entry.folio));
-        let is_needed = mapping.disk.old_end != OldEnd::Untouched
-            && (has_data || cached.is_some_and(|folio| folio.is_dirty || folio.is_stored));
+        let has_block = has_data || cached.is_some_and(|folio| folio.is_dirty || folio.is_stored);
+        let is_needed =
+            mapping.disk.old_end != OldEnd::Untouched && (has_block || mapping.disk.zeroes_holes);
         if !is_needed || pos.is_multiple_of(BLOCK_BYTES) {
             return false;
         }
@@ -152,6 +153,10 @@ impl Memory {
             if let Ok(id) = self.insert(NewFolio::new(file, index, order), ChargeEffort::Full) {
                 self.core.folios.get_mut(id).is_uptodate = !one_block;
             }
+        }
+        // A filesystem that zeroes one block leaves a hole as it is.
+        if one_block && !has_block {
+            return false;
         }
         if let Some(entry) = self.core.find(file, index) {
             let folio = self.core.folios.get_mut(entry.folio);

@@ -20,6 +20,8 @@ pub struct Disk {
     pub keeps_whole: KeepsWhole,
     /// Whether zeroing a block reads only that block, so that the folio is not up to date.
     pub zeroes_one_block: bool,
+    /// Whether it looks for the block to zero in the page's folio: an end in a hole adds a folio too.
+    pub zeroes_holes: bool,
     /// Whether a write clears a folio's readahead marker.
     pub write_unmarks: bool,
     /// Whether a write that lacks source pages tries smaller copies (A.7.5).
@@ -77,6 +79,7 @@ impl Disk {
         new_end: NewEnd::Untouched,
         keeps_whole: KeepsWhole::Nothing,
         zeroes_one_block: false,
+        zeroes_holes: false,
         write_unmarks: false,
         copies_short: false,
         reads_around: false,
@@ -91,6 +94,7 @@ impl Disk {
         new_end: NewEnd::ZeroedLast,
         keeps_whole: KeepsWhole::Dirty,
         zeroes_one_block: true,
+        zeroes_holes: true,
         write_unmarks: false,
         copies_short: true,
         reads_around: false,
@@ -105,6 +109,7 @@ impl Disk {
         new_end: NewEnd::ZeroedFirst,
         keeps_whole: KeepsWhole::DirtyInParts,
         zeroes_one_block: false,
+        zeroes_holes: false,
         write_unmarks: false,
         copies_short: false,
         reads_around: true,
@@ -119,6 +124,7 @@ impl Disk {
         new_end: NewEnd::Untouched,
         keeps_whole: KeepsWhole::Nothing,
         zeroes_one_block: false,
+        zeroes_holes: true,
         write_unmarks: true,
         copies_short: false,
         reads_around: false,

@@ -5,6 +5,7 @@
 
 mod anon;
 mod collapse;
+mod ends;
 mod hugetlb;
 mod numa;
 mod populate;
