@@ -8,6 +8,7 @@
 //! a duplicate is then forgotten when the first descriptor closes. Opening the traced program for
 //! writing fails, because it is running.
 
+use largefolio_mm::fault::Access;
 use largefolio_mm::io::{Fadvice, Fallocate, FileSize, WriteData};
 use largefolio_mm::units::{AddrRange, ByteRange, MappingId, Vaddr};
 use largefolio_mm::vma::OpenId;
@@ -174,6 +175,10 @@ impl Cell {
             }
             Op::Pwrite => {
                 self.write_through(open);
+                let file = self.memory.open_file(open).mapping;
+                if self.means(file, event) == Means::Direct {
+                    self.pin_data(process, event);
+                }
                 let data = self.data_of(process, event);
                 self.write_call(open, event, data)?;
             }
@@ -197,6 +202,29 @@ impl Cell {
         let end = event.addr.checked_add(event.len)?;
         let addr = Vaddr(segment.place(event.addr));
         (end <= segment.end).then_some(WriteData { mm: space.mm, addr })
+    }
+
+    /// Pins the data of a direct write while the device reads it: the process first gets a page of
+    /// its own for each page that may be shared (E.1.2).
+    fn pin_data(&mut self, process: ProcessNr, event: &Event) {
+        if event.addr == 0 {
+            return;
+        }
+        let (mm, page_bytes) = (self.program.space(process).mm, self.page().bytes());
+        let parts = self.parts(process, event.addr, event.addr.saturating_add(event.len));
+        for part in parts {
+            let (first, end) = (part.placed & !self.mask(), part.placed + (part.end - part.start));
+            let mut pins = Vec::new();
+            for addr in (first..end).step_by(usize::try_from(page_bytes).unwrap_or(usize::MAX)) {
+                let pinned = self.change(|memory| memory.pin(mm, Vaddr(addr), Access::Read));
+                let Ok(pin) = pinned else { break };
+                pins.push(pin);
+            }
+            self.count_steps(pins.len());
+            for pin in pins {
+                self.change(|memory| memory.unpin(pin));
+            }
+        }
     }
 
     fn read_call(&mut self, open: OpenId, event: &Event) -> Result<(), CellError> {

@@ -1,6 +1,7 @@
 //! Memory policies: the one with which the program starts, and those that it sets (docs/behaviour R.2).
 //!
-//! Differs: a machine with one node has no policies, so calls have no effect there.
+//! On a machine with one node, a policy decides nothing, but an area with its own policy does not
+//! merge with others, so mbind splits areas there too.
 
 use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
 use largefolio_mm::numa::BoundPages;
@@ -43,15 +44,15 @@ impl Cell {
 
     /// Replays `set_mempolicy` or mbind. A call that the kernel refuses changes nothing.
     pub(crate) fn set_policy(&mut self, process: ProcessNr, event: &Event) {
-        if self.spec.machine.nodes.len() <= 1 {
-            return;
-        }
         let Ok(policy) = policy_of(event) else { return };
-        let mm = self.program.space(process).mm;
         if event.len > 0 {
             self.bind(process, event, policy);
             return;
         }
+        if self.spec.machine.nodes.len() <= 1 {
+            return;
+        }
+        let mm = self.program.space(process).mm;
         let now = self.memory.task(mm);
         self.program.policies.begin(now);
         self.follow_thread(mm, event.thread);

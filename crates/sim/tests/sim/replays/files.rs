@@ -4,12 +4,13 @@ use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::{
-    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MAP_SHARED, O_RDWR, O_TRUNC, PROT_READ, PROT_WRITE,
+    FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE, MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, O_RDWR,
+    O_TRUNC, PROT_READ, PROT_WRITE,
 };
 use largefolio_trace::event::{io, mmap_flags};
 use largefolio_trace::{Event, FileInfo, Op};
 
-use super::{ADDR, program};
+use super::{ADDR, program, store};
 
 const K: u64 = 1 << 10;
 const M: u64 = 1 << 20;
@@ -174,6 +175,22 @@ fn direct_calls_leave_the_page_cache_out() {
     assert_eq!(cached(data(0), &[direct(Op::Pwrite, 0, M)]), 0);
     let over = [read(0, M), direct(Op::Pwrite, 0, M / 2), read(0, M)];
     assert_eq!(read_bytes(data(M), &over), M + M / 2, "a write drops its range");
+}
+
+/// The device must not read a page that the other process then owns.
+#[test]
+fn a_direct_write_copies_data_that_a_child_shares() {
+    let nr_pages = 16;
+    let faults = |data: u64| {
+        let flags = mmap_flags(PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS);
+        let len = nr_pages * 4 * K;
+        let mut events = vec![Event { addr: ADDR, len, flags, ..Event::new(0, Op::Mmap) }];
+        events.extend((0..nr_pages).map(|page| store(0, page)));
+        events.push(Event { aux: 1, ..Event::new(0, Op::Fork) });
+        events.push(Event { addr: data, ..moved(Op::Pwrite, 0, len, io::DIRECT) });
+        outcome(on("ext4", M), &events).faults.total
+    };
+    assert_eq!(faults(ADDR), faults(0) + nr_pages);
 }
 
 #[test]

@@ -8,7 +8,7 @@ use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_W
 use largefolio_trace::event::{SHARES_MEMORY, mempolicy, mmap_flags};
 use largefolio_trace::{Event, FileInfo, Op};
 
-use super::{ADDR, program};
+use super::{ADDR, program, two_huge_pages};
 
 const PAGE: u64 = 4096;
 const NR_PAGES: u64 = 64;
@@ -105,6 +105,22 @@ fn a_range_has_a_policy_of_its_own() {
     assert_eq!(far(moved), NR_PAGES);
     let stay = [map(0)].into_iter().chain(stores(0, 0)).chain([bind(0, BIND_1)]);
     assert_eq!(far(stay), 0);
+}
+
+/// Random scripts on 6.18.44 showed it (`folio-lab crosscheck run --feature policy`).
+#[test]
+fn binding_a_part_of_a_huge_page_splits_its_entry_on_one_node_too() {
+    let by_pmd = |events: &[Event]| {
+        let (_dir, path) = two_huge_pages(events);
+        let kernel = Kernel::parse("6.18+thp=always").unwrap();
+        let spec = CellSpec::new(kernel, Machine::named("zen4").unwrap());
+        replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0).folios.anon.pmd_bytes
+    };
+    let part = |policy| [Event { len: 1 << 20, ..bind(0, policy) }];
+    assert_eq!(by_pmd(&[]), 4 << 20);
+    assert_eq!(by_pmd(&part((INTERLEAVE.0, 1))), 2 << 20);
+    assert_eq!(by_pmd(&part(BIND_1)), 4 << 20, "the machine has no such node");
+    assert_eq!(by_pmd(&part(DEFAULT)), 4 << 20, "it has the default already");
 }
 
 #[test]
