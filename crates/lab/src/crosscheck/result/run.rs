@@ -99,8 +99,8 @@ impl RunCheck<'_> {
         program: &Judged,
         trace: &Path,
     ) -> Result<RunRow, Error> {
-        let changed: Vec<PathBuf> = self.changed.iter().map(SettingStep::path).collect();
-        place.set_settings(&self.settings, &changed)?;
+        let paths: Vec<PathBuf> = self.changed.iter().map(SettingStep::path).collect();
+        place.set_settings(&self.settings, &paths)?;
         let pool = PoolNeed { kib: POOL_KIB, nr_pages: self.nr_huge };
         let _pool = (self.nr_huge > 0).then(|| pool.set()).transpose()?;
         place.set_window_kb(self.plan.window_kb);

@@ -1,9 +1,9 @@
 //! Settings that a program changes itself: `set hugepages-64kB/enabled always`.
 //!
-//! The trace shows when the program opened the setting's file, so the prediction changes the setting
-//! at that row, as `folio predict --at` does.
+//! The trace has a mark where the program did it, so the prediction changes the setting at that row,
+//! as `folio predict --at` does.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use largefolio_linux::proc::thp;
 use largefolio_mm::units::parse_bytes;
@@ -65,25 +65,25 @@ impl SettingStep {
     }
 }
 
-/// Returns the changes of `steps`, at the rows where the trace opens their files.
+/// The descriptor that a script closes after it changed a setting (`SET_MARK` in
+/// `probe/script.c`).
+const MARK: u64 = 200;
+
+/// Returns the changes of `steps`, which happen in this order, at the rows of their marks.
 ///
 /// # Errors
 /// A trace that cannot be read.
 pub fn changes(steps: &[SettingStep], trace: &OpenTrace) -> Result<Vec<SettingChange>, TraceError> {
-    if steps.is_empty() {
-        return Ok(Vec::new());
-    }
-    let meta = trace.meta();
-    let path = |file: u32| meta.files.get(file as usize).map(|file| Path::new(&file.path));
-    let mut left: Vec<&SettingStep> = steps.iter().collect();
+    let mut left = steps.iter();
     let (mut found, mut row) = (Vec::new(), 0);
     let (mut reader, mut batch) = (trace.reader()?, Batch::default());
-    while reader.next_batch(&mut batch)? {
+    while left.len() > 0 && reader.next_batch(&mut batch)? {
         for event in batch.events() {
-            let opened = event.file.filter(|_| event.op == Op::Open).and_then(path);
-            let step = opened.and_then(|path| left.iter().position(|step| step.path() == path));
-            if let Some(edit) = step.and_then(|step| left.remove(step).edit()) {
-                found.extend(format!("{}:{edit}", share(row, meta.nr_rows)).parse());
+            if event.op == Op::Close
+                && event.pos == MARK
+                && let Some(edit) = left.next().and_then(SettingStep::edit)
+            {
+                found.extend(format!("{}:{edit}", share(row, trace.meta().nr_rows)).parse());
             }
             row += 1;
         }

@@ -59,6 +59,9 @@ impl FromStr for Script {
         if script.steps.is_empty() || !is_balanced(&script.steps) {
             return Err("expected steps, and an `end` for every fork, hold and thread".to_owned());
         }
+        if sets_while_held(&script.steps) {
+            return Err("`set` between `hold` and its `end`: its time is unknown".to_owned());
+        }
         Ok(script)
     }
 }
@@ -125,6 +128,13 @@ fn is_balanced(steps: &[String]) -> bool {
         }
     }
     depth == 0
+}
+
+/// Whether a process that waits for `go` changes a setting. All other steps run in their order.
+fn sets_while_held(steps: &[String]) -> bool {
+    let held = (0..steps.len()).filter(|&at| steps[at] == "hold");
+    let mut blocks = held.filter_map(|at| Some(&steps[at..end_of(steps, at)?]));
+    blocks.any(|block| block.iter().any(|step| SettingStep::of(step).is_some()))
 }
 
 /// The position of the `end` of the block that begins at `at`.

@@ -248,7 +248,7 @@ impl Generator {
         }
     }
 
-    /// Moves the pages of an area of any kind and leaves its old place mapped.
+    /// Moves the pages of any area and leaves its old place mapped.
     fn remap_kept(&mut self) {
         let movable = |area: &Area| !matches!(area.source, Source::Huge | Source::Heap);
         let Some(area) = self.area_with(movable).filter(|_| self.depth == 0) else { return };
