@@ -77,6 +77,7 @@ impl Memory {
         }
         let cause = FaultCause::default();
         let fault = Fault { mm, vpn, access: Access::Write, vma, pass: Pass::First, cause };
+        self.core.counters.pgfault += 1;
         self.write_protect_fault(&fault)?;
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {
             unreachable!("a fault that succeeds maps its page")
