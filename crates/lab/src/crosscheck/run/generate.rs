@@ -283,7 +283,9 @@ mod tests {
     /// The first words of the steps of many scripts, each of which is a script again as text.
     fn words(feature: Feature) -> std::collections::BTreeSet<String> {
         let mut words = std::collections::BTreeSet::new();
-        for seed in 0..2000 {
+        // Some steps of the mixed scripts are rare.
+        let nr_seeds = if feature == Feature::Mixed { 2000 } else { 300 };
+        for seed in 0..nr_seeds {
             let drawn = draw(feature, seed);
             let again = drawn.script.to_string().parse();
             assert_eq!(again, Ok(drawn.script.clone()), "{feature} {seed}");
