@@ -1,7 +1,7 @@
 /* Runs programs of a few processes in lock step and writes the changes of each step.
  *
  *   cow PROGRAMS [cpu=N] [dir=TMPFS] [disk=FOLDER] [variant=KERNEL] [edits=EDITS] [statistics] [machine]
- *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE] [zswap=PERCENT]
+ *       [trace=INSTANCE] [groups=CGROUP2] [swap=DEVICE] [others=DEVICE] [zswap=PERCENT]
  *
  * `statistics` adds the numbers of smaps, numa_maps and kpagecount, `machine` those of meminfo, for
  * machines where nothing else runs. recordings/README.md, "Copy-on-write", has the formats of
@@ -381,6 +381,7 @@ static void header(void)
     if (disk) { put(" disk="); put(disk[0] == '/' ? disk + 1 : disk); }
     if (!shows_pmds()) { put(" pmds=unknown"); }
     if (swap_device) { put(" swap="); put(swap_device); put(" lru="); put(lists_in_use()); }
+    if (others_device) { put(" others="); put_number(NR_OTHERS, 10); }
     if (zswap_percent) { put(" zswap="); put_number(zswap_percent, 10); put(","); put_number(zswap_pages_max(), 10); }
     if (wants_statistics) { put(wants_machine ? " statistics=machine" : " statistics=processes"); }
     put("\n");
@@ -428,6 +429,7 @@ void start(s64 *stack)
         else if (begins(argv[i], "edits=", &value)) { edits = value; }
         else if (begins(argv[i], "groups=", &value)) { groups_dir = value; }
         else if (begins(argv[i], "swap=", &value)) { swap_device = value; }
+        else if (begins(argv[i], "others=", &value)) { others_device = value; }
         else if (begins(argv[i], "zswap=", &value)) { zswap_percent = as_number(value); }
         else if (equal(argv[i], "statistics")) { wants_statistics = 1; }
         else if (equal(argv[i], "machine")) { wants_statistics = wants_machine = 1; }
@@ -440,6 +442,8 @@ void start(s64 *stack)
     sys3(SYS_sched_setaffinity, 0, sizeof mask, (s64)mask);
     text = shared(TEXT_ROOM);
     nr_step_faults = shared(page);
+    /* Present before a process joins a cgroup, which would pay for it. */
+    *nr_step_faults = 0;
     must(read_file(argv[1], text, TEXT_ROOM), "cannot read", argv[1]);
     make_file(FILE_PAGES * page);
     make_pipes();
@@ -447,6 +451,7 @@ void start(s64 *stack)
     if (groups_dir) { catch_end_of_processes(); }
     keep_khugepaged_busy();
     start_swap();
+    cache_others();
     memset(out_text, 0, sizeof out_text);
     header();
     for (const char *line = text; *line;) {

@@ -15,12 +15,16 @@ static int is_limited;
 /* Above the kernel's per-CPU batch (MEMCG_CHARGE_BATCH): see pressure.h. */
 #define NR_ZEROES 130UL
 #if defined(__x86_64__)
-enum { SYS_swapon = 167 };
+enum { SYS_swapon = 167, SYS_swapoff = 168 };
 #else
-enum { SYS_swapon = 224 };
+enum { SYS_swapon = 224, SYS_swapoff = 225 };
 #endif
 
-static const char *groups_dir, *swap_device;
+/* Cached file pages of the machine: more than a program pages out. A page that returns after
+ * `MADV_PAGEOUT` is compared with their number (docs/behaviour P.2.6). */
+#define NR_OTHERS 4096UL
+#define OTHERS_AT (256L << 20)
+static const char *groups_dir, *swap_device, *others_device;
 static char group_of_program[64];
 
 static char swap_text[1 << 15];
@@ -44,6 +48,28 @@ static void start_swap(void)
     must(sys4(SYS_pwrite, fd, (s64)header, (s64)page, 0), "cannot write", swap_device);
     sys1(SYS_fsync, fd);
     sys1(SYS_close, fd);
+    must(sys2(SYS_swapon, (s64)swap_device, 0), "cannot swap to", swap_device);
+}
+
+/* Reads the others from a device, and sums the machine's counters. */
+static void cache_others(void)
+{
+    static u8 bytes[1 << 16];
+    static char path[128];
+    if (!others_device) { return; }
+    int fd = (int)must(open_file(others_device, O_RDONLY), "cannot open", others_device);
+    for (u64 done = 0; done < NR_OTHERS * page; done += sizeof bytes) {
+        must(sys4(SYS_pread, fd, (s64)bytes, sizeof bytes, OTHERS_AT + (s64)done), "cannot read",
+             others_device);
+    }
+    read_file(path_of(path, groups_dir, "memory.stat"), swap_text, sizeof swap_text);
+}
+
+/* Forgets which slots earlier programs used: where new ones lie decides which large folios can be
+ * read back (docs/behaviour P.5.3). */
+static void restart_swap(void)
+{
+    must(sys1(SYS_swapoff, (s64)swap_device), "cannot stop to swap to", swap_device);
     must(sys2(SYS_swapon, (s64)swap_device, 0), "cannot swap to", swap_device);
 }
 
@@ -151,6 +177,7 @@ static void start_limit(const char *line)
     is_limited = at != 0;
     if (!at) { return; }
     if (!groups_dir || !swap_device) { fatal("groups= and swap= are needed for", line, 0); }
+    restart_swap();
     u64 bytes = as_number(at) << 10, nr = ++nr_groups + (u64)sys1(SYS_getpid, 0) * 1000;
     char digits[24], *to = name;
     int n = 0;

@@ -18,10 +18,11 @@ use crate::crosscheck::text::{Parsed, number_to, unknown};
 /// Swap space of a recording machine in bytes (`scripts/recordings/swap.py`).
 pub(super) const SWAP_BYTES: u64 = 256 << 20;
 const LIMIT_KIB_MAX: u64 = 1 << 20;
-/// A recording machine's cached file pages. `MADV_PAGEOUT` belongs to no cgroup, so pages that
-/// return after it are compared with the whole machine's lists (docs/behaviour P.2.6). Between 8
-/// and 16 pages agree with most recordings.
+/// A recording machine's cached file pages, if the recording does not contain their number.
+/// `MADV_PAGEOUT` belongs to no cgroup, so pages that return after it are compared with the whole
+/// machine's lists (docs/behaviour P.2.6). Between 8 and 16 pages agree with most recordings.
 const OTHER_FILE_PAGES: u64 = 10;
+const OTHER_FILE_PAGES_MAX: u64 = 1 << 16;
 /// The probe's own mapped pages: enough for its page tables to be walked (P.3.6).
 const OTHER_PROCESS_PAGES: u64 = 64;
 /// A place for them, below the program's window.
@@ -40,8 +41,8 @@ impl Limit {
         Some(number_to(LIMIT_KIB_MAX, kib).map(|kib| Self { kib }))
     }
 
-    pub(super) fn begin(self, memory: &mut Memory, mm: MmId) -> GroupId {
-        add_other_memory(memory, mm);
+    pub(super) fn begin(self, memory: &mut Memory, mm: MmId, others: Option<u64>) -> GroupId {
+        add_other_memory(memory, mm, others.unwrap_or(OTHER_FILE_PAGES));
         let pages = (self.kib << 10) >> memory.rules().page.shift();
         let group = memory.add_group(GroupLimits::max(pages));
         memory.join_group(mm, group);
@@ -50,9 +51,9 @@ impl Limit {
 }
 
 /// Adds other memory that the recording machine and the process had.
-fn add_other_memory(memory: &mut Memory, mm: MmId) {
+fn add_other_memory(memory: &mut Memory, mm: MmId, nr_file_pages: u64) {
     let page = memory.rules().page.bytes();
-    let bytes = OTHER_FILE_PAGES * page;
+    let bytes = nr_file_pages * page;
     let file = memory.add_file(bytes, "ext4");
     let file = memory.open(file);
     let nr_read = memory.pread(file, 0, bytes);
@@ -80,6 +81,11 @@ pub(super) fn lists_of(word: Option<&str>) -> Parsed<Option<LruRule>> {
         Some("generations") => Ok(Some(LruRule::Generations)),
         Some(other) => Err(format!("lru={other}: neither lists nor generations")),
     }
+}
+
+/// Reads a header's `others=` word.
+pub(super) fn others_of(word: Option<&str>) -> Parsed<Option<u64>> {
+    word.map(|word| number_to(OTHER_FILE_PAGES_MAX, word)).transpose()
 }
 
 /// Swap activity of one step, and the state after it, in pages.

@@ -1,6 +1,6 @@
 //! Parser for recordings of processes (`recordings/README.md`).
 
-use super::limit::{SwapNumbers, lists_of};
+use super::limit::{SwapNumbers, lists_of, others_of};
 use super::nodes::node_of;
 use super::program::{ProcessProgram, ProcessStep};
 use super::range::{NR_PAGES_MAX, PageRange, slot_of};
@@ -25,6 +25,7 @@ impl RecordingBody for Programs {
     fn begin(&mut self, _: &RecordingHeader, pairs: &Pairs<'_>) -> Parsed<()> {
         self.hides_pmds = pairs.get("pmds") == Some("unknown");
         self.lists = lists_of(pairs.get("lru"))?;
+        self.others = others_of(pairs.get("others"))?;
         self.zswap = ZswapMachine::of(pairs)?;
         self.recorded = Recorded::of(pairs.get("statistics"))?;
         Ok(())

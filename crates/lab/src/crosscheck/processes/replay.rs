@@ -169,7 +169,8 @@ impl ProgramReplay {
             add_keeper(&mut memory);
         }
         let first = memory.new_space();
-        let group = program.limit.map(|limit| limit.begin(&mut memory, first));
+        let others = recording.body.others;
+        let group = program.limit.map(|limit| limit.begin(&mut memory, first, others));
         let slots = [Some(first), None, None, None];
         let (pins, nr_pages) = (VecDeque::new(), program.nr_pages);
         let (nr_steps, is_idle, scan) = (0, false, None);
@@ -591,10 +592,12 @@ impl ProgramReplay {
 }
 
 fn set_zswap(rules: &mut Rules, program: &ProcessProgram, machine: Option<ZswapMachine>) {
+    // Machines for programs with a limit, or with zswap, charge for kernel memory only if the
+    // program limits zswap.
+    let is_plain = program.limit.is_none() && machine.is_none();
+    rules.zswap.charged = is_plain || program.zswap.is_some();
     let Some(machine) = machine else { return };
     machine.apply(rules);
-    // The machines for programs without such limits do not charge for kernel memory.
-    rules.zswap.charged = program.zswap.is_some();
     if let Some(limits) = program.zswap {
         limits.apply(rules);
     }

@@ -17,6 +17,8 @@ pub struct Programs {
     /// The kernel does not show which pages a PMD entry maps (before 6.7).
     pub(super) hides_pmds: bool,
     pub(super) lists: Option<LruRule>,
+    /// The machine's cached file pages, if recorded.
+    pub(super) others: Option<u64>,
     /// A machine with zswap.
     pub(super) zswap: Option<ZswapMachine>,
     pub(super) recorded: Recorded,
