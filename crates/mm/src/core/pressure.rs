@@ -39,7 +39,8 @@ pub(crate) struct Pressure {
 
 impl Pressure {
     pub(crate) fn new(rules: &Rules, watermarks: Watermarks, nr_slots: u64) -> Self {
-        let (swap, zswap) = (Swap::new(rules.page, nr_slots), Zswap::new(&rules.zswap));
+        let (swap, zswap) =
+            (Swap::new(rules.page, nr_slots, rules.reclaim.slot_choice), Zswap::new(&rules.zswap));
         Self { watermarks, swap, zswap, cost: rules.reclaim.cost, ..Self::default() }
     }
 }

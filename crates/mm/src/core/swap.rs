@@ -18,6 +18,7 @@ use super::Core;
 use super::swap_slots::Slots;
 use crate::folio::{Content, FolioId};
 use crate::mapping::shadows::Shadow;
+use crate::rules::reclaim::SlotChoice;
 use crate::units::PageRange;
 use crate::units::{MappingId, Order, PageIndex, PageSize, SwapSlot};
 
@@ -39,9 +40,9 @@ pub(crate) struct Swap {
 }
 
 impl Swap {
-    pub(crate) fn new(page: PageSize, nr_slots: u64) -> Option<Self> {
+    pub(crate) fn new(page: PageSize, nr_slots: u64, choice: SlotChoice) -> Option<Self> {
         let order = page.pmd_order().min(page.max_page_order());
-        let slots = Slots::new(order, nr_slots);
+        let slots = Slots::new(order, nr_slots, choice);
         (nr_slots > 0).then(|| Self { slots, used: BTreeMap::new(), nr_cached: 0 })
     }
 

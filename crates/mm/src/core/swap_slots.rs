@@ -14,6 +14,10 @@
 //! 2. from a free cluster;
 //! 3. from another of its clusters with room.
 //!
+//! From 6.18, 3 comes before 2. The first slot of the swap space holds its header, so base pages begin in
+//! the first cluster, after the header. Before, they begin in the second cluster; the model leaves out the
+//! first.
+//!
 //! Base pages finally also use leftover slots in clusters of other orders.
 //!
 //! Does not own the contents of used slots ([`super::swap`]).
@@ -23,6 +27,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::rules::reclaim::SlotChoice;
 use crate::units::{Order, SwapSlot};
 
 #[derive(Clone, Debug)]
@@ -40,7 +45,9 @@ pub(super) struct Slots {
     /// Clusters that became free again, oldest first.
     free: VecDeque<u64>,
     next: Vec<Option<SwapSlot>>,
+    choice: SlotChoice,
     nr_all: u64,
+    /// Without the header.
     nr_used: u64,
 }
 
@@ -59,14 +66,31 @@ impl Cluster {
 
 impl Slots {
     /// `nr_all` free slots in clusters of `order`. The last cluster can be smaller.
-    pub(super) fn new(order: Order, nr_all: u64) -> Self {
+    pub(super) fn new(order: Order, nr_all: u64, choice: SlotChoice) -> Self {
         let next = vec![None; usize::from(order.get()) + 1];
         let (clusters, free) = (BTreeMap::new(), VecDeque::new());
-        Self { clusters, order, first_fresh: 0, free, next, nr_all, nr_used: 0 }
+        let mut slots =
+            Self { clusters, order, first_fresh: 0, free, next, choice, nr_all, nr_used: 0 };
+        if choice == SlotChoice::UsedFirst && nr_all > 0 {
+            slots.add_header();
+        }
+        slots
     }
 
-    pub(super) const fn nr_free(&self) -> u64 {
-        self.nr_all - self.nr_used
+    fn add_header(&mut self) {
+        self.nr_all += 1;
+        let mut is_used = vec![false; self.len_of(0) as usize];
+        is_used[0] = true;
+        self.clusters.insert(0, Cluster { is_used, nr_used: 1, order: Order::ZERO });
+        self.first_fresh = 1;
+    }
+
+    fn nr_header(&self) -> u64 {
+        u64::from(self.choice == SlotChoice::UsedFirst).min(self.nr_all)
+    }
+
+    pub(super) fn nr_free(&self) -> u64 {
+        self.nr_all - self.nr_used - self.nr_header()
     }
 
     pub(super) const fn nr_used(&self) -> u64 {
@@ -100,14 +124,17 @@ impl Slots {
 
     fn find(&self, order: Order) -> Option<SlotRange> {
         let nr = order.nr_pages();
-        self.find_next(order).or_else(|| self.find_free(nr)).or_else(|| {
-            let of = |is: &dyn Fn(&Cluster) -> bool| {
-                let mut clusters = self.clusters.iter().filter(|(_, cluster)| is(cluster));
-                clusters.find_map(|(&number, cluster)| Some((number, cluster.find(0, nr)?)))
-            };
-            let is_base = order == Order::ZERO;
-            of(&|cluster| cluster.order == order).or_else(|| of(&|_| is_base))
-        })
+        let of = |is: &dyn Fn(&Cluster) -> bool| {
+            let mut clusters = self.clusters.iter().filter(|(_, cluster)| is(cluster));
+            clusters.find_map(|(&number, cluster)| Some((number, cluster.find(0, nr)?)))
+        };
+        let own = || of(&|cluster| cluster.order == order);
+        let next = self.find_next(order);
+        let found = match self.choice {
+            SlotChoice::FreeFirst => next.or_else(|| self.find_free(nr)).or_else(own),
+            SlotChoice::UsedFirst => next.or_else(own).or_else(|| self.find_free(nr)),
+        };
+        found.or_else(|| of(&|_| order == Order::ZERO))
     }
 
     fn find_next(&self, order: Order) -> Option<SlotRange> {
@@ -152,7 +179,8 @@ impl Slots {
         self.clusters.values().all(is_counted)
             && self.first_fresh == (self.clusters.len() + self.free.len()) as u64
             && self.free.iter().all(|number| !self.clusters.contains_key(number))
-            && self.nr_used == self.clusters.values().map(|cluster| cluster.nr_used).sum::<u64>()
+            && self.nr_used + self.nr_header()
+                == self.clusters.values().map(|cluster| cluster.nr_used).sum::<u64>()
     }
 }
 
@@ -162,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_freed_slot_is_not_the_next_one() {
-        let mut slots = Slots::new(Order::new(9), 2048);
+        let mut slots = Slots::new(Order::new(9), 2048, SlotChoice::FreeFirst);
         let large = slots.alloc(Order::new(4)).unwrap();
         assert_eq!(large, SwapSlot(0));
         slots.free(SwapSlot(3));
@@ -175,8 +203,21 @@ mod tests {
     }
 
     #[test]
+    fn used_clusters_come_first_from_the_header_on() {
+        let mut slots = Slots::new(Order::new(4), 40, SlotChoice::UsedFirst);
+        assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(1)));
+        assert_eq!(slots.alloc(Order::new(2)), Some(SwapSlot(16)));
+        let pages: Vec<_> = (0..15).filter_map(|_| slots.alloc(Order::ZERO)).collect();
+        assert_eq!((pages[13], pages[14]), (SwapSlot(15), SwapSlot(32)));
+        slots.free(SwapSlot(3));
+        assert_eq!(slots.alloc(Order::ZERO), Some(SwapSlot(33)), "after the last");
+        assert_eq!((slots.nr_used(), slots.nr_free()), (20, 20));
+        assert!(slots.validate());
+    }
+
+    #[test]
     fn base_pages_take_the_last_slots_of_other_clusters() {
-        let mut slots = Slots::new(Order::new(4), 20);
+        let mut slots = Slots::new(Order::new(4), 20, SlotChoice::FreeFirst);
         assert_eq!(slots.alloc(Order::new(3)), Some(SwapSlot(0)));
         let pages: Vec<_> = std::iter::from_fn(|| slots.alloc(Order::ZERO)).collect();
         assert_eq!(pages.len(), 12);

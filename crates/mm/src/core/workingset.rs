@@ -18,6 +18,7 @@ use super::swap::Swap;
 use crate::folio::FolioId;
 use crate::folio::generations::Generations;
 use crate::folio::lru::{Age, ListId, LruKind};
+use crate::folio::lruvec::Work;
 use crate::mapping::shadows::{Shadow, Shadows};
 use crate::policy::Point;
 use crate::units::{GroupId, MappingId};
@@ -141,7 +142,7 @@ impl Core {
         self.age(group, nr_pages);
         if is_restored {
             self.folios.get_mut(id).is_workingset = true;
-            self.note_cost(group, kind, nr_pages * self.pressure.cost.of_io());
+            self.note_work(group, kind, Work::io(nr_pages));
         }
     }
 
@@ -179,11 +180,11 @@ impl Core {
         counters.restored[kind as usize] += nr_restored;
     }
 
-    pub(crate) fn note_cost(&mut self, group: GroupId, kind: LruKind, cost: u64) {
+    pub(crate) fn note_work(&mut self, group: GroupId, kind: LruKind, work: Work) {
         let (rule, lru) = (self.pressure.cost, self.folios.lru_mut());
-        lru.vec_mut(group).note_cost(kind, cost, rule);
+        lru.vec_mut(group).note_work(kind, work, rule);
         if group != GroupId::ROOT {
-            lru.vec_mut(GroupId::ROOT).note_cost(kind, cost, rule);
+            lru.vec_mut(GroupId::ROOT).note_work(kind, work, rule);
         }
     }
 

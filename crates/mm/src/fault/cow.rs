@@ -27,6 +27,9 @@ use crate::vma::Sharing;
 
 const OWN_PAGE: PteFlags = PteFlags::YOUNG.with(PteFlags::WRITABLE).with(PteFlags::DIRTY);
 
+/// References other than a batch's with which a store still looks whether it can reuse the folio.
+const NR_OTHERS_MAX: u64 = 2;
+
 /// How a fault holds the page that it copies while it allocates the copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Hold {
@@ -77,6 +80,7 @@ impl Memory {
         let is_zero = pte.flags().contains(PteFlags::SPECIAL);
         let holder = (!is_zero).then(|| self.core.folios.of_pfn(pfn)).flatten();
         if let Some(id) = holder {
+            self.drain_for_reuse(id, pfn);
             self.give_slots_up(id, pfn);
         }
         if let Some(id) = holder {
@@ -99,6 +103,16 @@ impl Memory {
             self.core.counters.nr_cow += 1;
         }
         Ok(FaultOutcome::Minor)
+    }
+
+    /// A batch refers to its folios, so it is drained if the store may reuse one (P.2.1).
+    fn drain_for_reuse(&mut self, id: FolioId, pfn: Pfn) {
+        let folio = self.core.folios.get(id);
+        let is_candidate = folio.is_anon() && !folio.is_large() && folio.refs <= NR_OTHERS_MAX;
+        let is_listed = self.core.folios.lru().list_of(id).is_some();
+        if is_candidate && !is_listed && !self.core.folios.is_exclusive(pfn) {
+            self.core.drain_lru();
+        }
     }
 
     fn replace_by_own(&mut self, fault: &Fault, own: FolioId, old: Option<FolioId>) {

@@ -216,6 +216,12 @@ impl Memory {
             self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
             let _ = self.core.put_user(run.entry.slot.plus(by));
         }
+        if was_cached && fault.access == Access::Write {
+            // A batch's reference would prevent the reuse (P.2.1).
+            if self.core.folios.lru().list_of(id).is_none() {
+                self.core.drain_lru();
+            }
+        }
         if was_cached && self.gives_slots_up(fault, id, run.entry) {
             let _ = self.core.free_swap_cache(id);
         }

@@ -29,6 +29,36 @@ pub struct GroupCounters {
     pub restored: [u64; 2],
 }
 
+/// Pages whose reclaim cost something (docs/behaviour P.2.7).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Work {
+    /// Written, or read back soon after eviction.
+    pub(crate) nr_io: u64,
+    /// Scanned without being reclaimed.
+    pub(crate) nr_rotated: u64,
+}
+
+/// A page that is written or read back costs as much as examining a batch in vain.
+const IO_COST: u64 = 32;
+
+impl Work {
+    pub(crate) const fn io(nr_io: u64) -> Self {
+        Self { nr_io, nr_rotated: 0 }
+    }
+
+    const fn cost(self) -> u64 {
+        self.nr_io * IO_COST + self.nr_rotated
+    }
+
+    const fn plus(self, other: Self) -> Self {
+        Self { nr_io: self.nr_io + other.nr_io, nr_rotated: self.nr_rotated + other.nr_rotated }
+    }
+
+    const fn since(self, before: Self) -> Self {
+        Self { nr_io: self.nr_io - before.nr_io, nr_rotated: self.nr_rotated - before.nr_rotated }
+    }
+}
+
 /// The group's counters as reclaim sees them.
 ///
 /// A processor collects changes. The group flushes them on request after enough changes
@@ -38,6 +68,7 @@ pub struct GroupCounters {
 struct FlushedStats {
     nr_pages: [u64; NR_LISTS],
     activated: [u64; 2],
+    work: [Work; 2],
     nr_collected: u64,
     nr_changed: u64,
     was_summed: bool,
@@ -99,6 +130,9 @@ pub struct Lruvec {
     nr_charged: u64,
     peak: u64,
     costs: [u64; 2],
+    work: [Work; 2],
+    /// The part of the work that the costs contain.
+    costed: [Work; 2],
     /// Pages that left the inactive lists by eviction or activation (`nonresident_age`).
     pub(crate) clock: u64,
     pub(crate) activated_before: [u64; 2],
@@ -120,6 +154,8 @@ impl Default for Lruvec {
             nr_charged: 0,
             peak: 0,
             costs: [0; 2],
+            work: [Work::default(); 2],
+            costed: [Work::default(); 2],
             clock: 0,
             activated_before: [0; 2],
             flushed: FlushedStats::default(),
@@ -166,6 +202,7 @@ impl Lruvec {
         self.flushed = FlushedStats {
             nr_pages: self.lists.map(|list| list.nr_pages),
             activated: self.counters.activated,
+            work: self.work,
             nr_collected: 0,
             nr_changed: 0,
             was_summed: true,
@@ -204,17 +241,39 @@ impl Lruvec {
         nr_of_kind(&self.lists.map(|list| list.nr_pages), kind)
     }
 
-    /// Adds the cost of pages that were reread or scanned without reclaiming them
-    /// (`lru_note_cost`). Halves all costs if they exceed a quarter of the lists.
-    pub(crate) fn note_cost(&mut self, kind: LruKind, cost: u64, rule: CostRule) {
-        self.costs[kind as usize] += cost;
-        let max = self.flushed.nr_pages.iter().sum::<u64>() / 4;
-        while self.costs[0] + self.costs[1] > max {
-            self.costs = self.costs.map(|cost| cost / 2);
-            if rule != CostRule::WritesBounded {
-                break;
+    /// Adds the cost of reclaim (`lru_note_cost`). Halves all costs if they exceed a quarter of the
+    /// lists.
+    pub(crate) fn note_work(&mut self, kind: LruKind, work: Work, rule: CostRule) {
+        let kind = kind as usize;
+        let cost = match rule {
+            CostRule::Writes => work.nr_io,
+            CostRule::WritesAndRotations => work.cost(),
+            CostRule::Nonzero if work == Work::default() => return,
+            CostRule::Nonzero => work.cost(),
+            CostRule::Counters => {
+                self.work[kind] = self.work[kind].plus(work);
+                return;
             }
+        };
+        self.costs[kind] += cost;
+        if self.costs[0] + self.costs[1] > self.cost_max() {
+            self.costs = self.costs.map(|cost| cost / 2);
         }
+    }
+
+    /// Adds the cost of what was counted since the last pass.
+    pub(crate) fn count_costs(&mut self) {
+        let counted = self.flushed.work;
+        for (kind, before) in std::mem::replace(&mut self.costed, counted).iter().enumerate() {
+            self.costs[kind] += counted[kind].since(*before).cost();
+        }
+        while self.costs[0] + self.costs[1] > self.cost_max() {
+            self.costs = self.costs.map(|cost| cost / 2);
+        }
+    }
+
+    fn cost_max(&self) -> u64 {
+        self.flushed.nr_pages.iter().sum::<u64>() / 4
     }
 
     /// Scan weights of anonymous and file memory: the kind that is cheaper to evict weighs more.
@@ -247,12 +306,25 @@ mod tests {
         vec.flush();
         assert_eq!(vec.weights(60), [60, 140]);
         let rule = CostRule::WritesAndRotations;
-        vec.note_cost(LruKind::File, 1000, rule);
+        vec.note_work(LruKind::File, Work { nr_io: 31, nr_rotated: 8 }, rule);
         let [anon, file] = vec.weights(60);
         assert!(anon > 60 && file < anon * 140 / 60, "{anon} {file}");
-        vec.note_cost(LruKind::File, 1, rule);
+        vec.note_work(LruKind::File, Work { nr_io: 0, nr_rotated: 1 }, rule);
         assert_eq!(vec.costs, [0, 500]);
-        vec.note_cost(LruKind::Anon, 4000, CostRule::WritesBounded);
-        assert_eq!(vec.costs, [500, 62]);
+    }
+
+    #[test]
+    fn counted_work_costs_once_it_was_summed() {
+        let mut vec = Lruvec::default();
+        vec.lists[0].nr_pages = 65;
+        vec.flush();
+        vec.note_work(LruKind::Anon, Work { nr_io: 129, nr_rotated: 129 }, CostRule::Counters);
+        vec.count_costs();
+        assert_eq!(vec.costs, [0, 0]);
+        vec.flush();
+        vec.count_costs();
+        assert_eq!(vec.costs, [16, 0], "129 * 33, halved until it is at most 65 / 4");
+        vec.count_costs();
+        assert_eq!(vec.costs, [16, 0]);
     }
 }

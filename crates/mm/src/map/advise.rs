@@ -401,8 +401,11 @@ impl Memory {
 
     fn mark_lazyfree(&mut self, mm: MmId, vpn: Vpn, nr: u64, id: FolioId) {
         let folio = self.core.folios.get_mut(id);
-        (folio.is_lazyfree, folio.is_dirty) = (true, false);
-        self.core.give_up(id);
+        folio.is_dirty = false;
+        // A second call leaves the folio where it is on its list.
+        if !std::mem::replace(&mut folio.is_lazyfree, true) {
+            self.core.give_up(id);
+        }
         self.flush(mm, vpn, nr);
         let protection = Protection { set: PteFlags::NONE, clear: PteFlags::ACCESSED_DIRTY };
         let (space, folios) = self.space_and_folios(mm);

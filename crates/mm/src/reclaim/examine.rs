@@ -8,8 +8,9 @@
 //! ```
 //!
 //! A split page that no process maps has no entries to remove. Up to 6.11 it is written to swap
-//! space and freed like the others; from 6.12 on only the first page is, and the others are freed at
-//! once without counting as reclaimed.
+//! space and freed like the others. From 6.12 on it gets a slot, which turns out to be unused: nothing
+//! is written, the page is put back, and then freed without counting as reclaimed. Its cost is that of a
+//! written page.
 
 use super::EvictOutcome;
 use super::zswap::SwappedPages;
@@ -30,6 +31,8 @@ enum Waiting {
 pub(super) struct Examined {
     pub(super) kept: Vec<FolioId>,
     pub(super) nr_freed: u64,
+    /// Pages that cost as much as if they had been written.
+    pub(super) nr_as_written: u64,
 }
 
 impl Memory {
@@ -45,8 +48,7 @@ impl Memory {
             let id = match next {
                 Waiting::Folio(id) | Waiting::Chosen(id) => id,
                 Waiting::Unmapped(pfn) => {
-                    self.write_unmapped(pfn);
-                    examined.nr_freed += 1;
+                    self.examine_unmapped(pfn, &mut examined);
                     continue;
                 }
             };
@@ -70,31 +72,36 @@ impl Memory {
     }
 
     fn add_parts(&self, pfn: Pfn, nr_pages: u64, left: &mut Vec<Waiting>) {
-        let writes_unmapped = self.rules.anon.split_zero_pages == SplitZeroPages::Kept;
         let part = |by: u64| {
             let pfn = pfn.plus(by);
             match self.core.folios.of_pfn(pfn) {
-                Some(id) if by == 0 => Some(Waiting::Chosen(id)),
-                Some(id) => Some(Waiting::Folio(id)),
-                None => (by == 0 || writes_unmapped).then_some(Waiting::Unmapped(pfn)),
+                Some(id) if by == 0 => Waiting::Chosen(id),
+                Some(id) => Waiting::Folio(id),
+                None => Waiting::Unmapped(pfn),
             }
         };
         let others = 1..nr_pages;
         match self.rules.reclaim.split_parts {
-            SplitParts::Ascending => left.extend(others.rev().filter_map(part)),
-            SplitParts::Descending => left.extend(others.filter_map(part)),
+            SplitParts::Ascending => left.extend(others.rev().map(part)),
+            SplitParts::Descending => left.extend(others.map(part)),
         }
-        left.extend(part(0));
+        left.push(part(0));
     }
 
-    /// Writes a page that nothing maps: its slot is free again afterwards.
-    fn write_unmapped(&mut self, pfn: Pfn) {
+    /// Gives a page that nothing maps a slot, which is free again afterwards.
+    fn examine_unmapped(&mut self, pfn: Pfn, examined: &mut Examined) {
         let content = self.core.folios.content(pfn);
+        let is_written = self.rules.anon.split_zero_pages == SplitZeroPages::Kept;
         let Some(swap) = &mut self.core.pressure.swap else { return };
         let Some(first) = swap.alloc(Order::ZERO) else { return };
         swap.store(first, content, None);
-        let group = self.core.groups.current();
-        let _ = self.place_swapped(SwappedPages { first, nr: 1, group, index: None });
+        if is_written {
+            let group = self.core.groups.current();
+            let _ = self.place_swapped(SwappedPages { first, nr: 1, group, index: None });
+            examined.nr_freed += 1;
+        } else {
+            examined.nr_as_written += 1;
+        }
         self.core.drop_unused_slots(first, 1);
     }
 }

@@ -15,6 +15,7 @@ use super::examine::Examined;
 use super::scan::Reclaimer;
 use crate::folio::FolioId;
 use crate::folio::lru::{ListId, LruKind};
+use crate::folio::lruvec::Work;
 use crate::memory::Memory;
 use crate::rules::reclaim::CostRule;
 use crate::units::GroupId;
@@ -55,8 +56,8 @@ impl Memory {
             }
             self.put_back(group, id);
         }
-        if nr_rotated > 0 && self.rules.reclaim.cost == CostRule::WritesAndRotations {
-            self.core.note_cost(group, list.kind, nr_rotated);
+        if nr_rotated > 0 && self.rules.reclaim.cost != CostRule::Writes {
+            self.core.note_work(group, list.kind, Work { nr_io: 0, nr_rotated });
         }
     }
 
@@ -79,19 +80,22 @@ impl Memory {
         let is_all_dirty = self.are_dirty(&isolated.folios);
         let nr_out = self.core.counters.reclaim.nr_paged_out();
         let Isolated { folios, nr_pages } = isolated;
-        let Examined { kept, nr_freed } =
+        let Examined { kept, nr_freed, nr_as_written } =
             self.examine_in_order(folios, |memory, id| memory.examine_inactive(id, list.kind));
         for id in kept {
             self.put_back(group, id);
         }
         self.core.pressure.wants_flush |= is_all_dirty;
         let nr_out = self.core.counters.reclaim.nr_paged_out() - nr_out;
-        let nr_rotated = match self.rules.reclaim.cost {
-            CostRule::Writes | CostRule::WritesBounded => 0,
-            CostRule::WritesAndRotations => nr_pages.saturating_sub(nr_freed),
+        let nr_rotated = nr_pages.saturating_sub(nr_freed);
+        let nr_io = match self.rules.reclaim.cost {
+            CostRule::Writes | CostRule::WritesAndRotations | CostRule::Nonzero => {
+                nr_out + nr_as_written
+            }
+            // Others are counted as they are written.
+            CostRule::Counters => nr_as_written,
         };
-        let cost = nr_out * self.rules.reclaim.cost.of_io() + nr_rotated;
-        self.core.note_cost(group, list.kind, cost);
+        self.core.note_work(group, list.kind, Work { nr_io, nr_rotated });
         self.count_scan(who, group, nr_pages, nr_freed);
         nr_freed
     }

@@ -11,7 +11,7 @@ use crate::core::stall::StallCosts;
 use crate::core::swap::Swap;
 use crate::folio::lru::{Age, ListId, LruKind};
 use crate::memory::Memory;
-use crate::rules::reclaim::GroupStats;
+use crate::rules::reclaim::{CostRule, DeferredQueue, FailedScan, GroupStats};
 use crate::units::GroupId;
 
 /// The first pass scans 1 / 2^12 of a list; each further pass twice as much (`DEF_PRIORITY`).
@@ -99,11 +99,16 @@ impl Memory {
         self.core.pressure.nr_requests += 1;
         self.core.pressure.nr_kept = 0;
         let (mut nr_sweeps, mut is_forced) = (0, false);
+        let mut repeats =
+            who != Reclaimer::Kswapd && self.rules.reclaim.failed_scan == FailedScan::Repeats;
         loop {
             self.shrink_by_priority(&mut scan, is_forced);
             nr_sweeps += 1;
             if scan.nr_freed > 0 {
                 break;
+            }
+            if std::mem::take(&mut repeats) {
+                continue;
             }
             // Nothing else was left: scan the active lists, whatever their size.
             if scan.has_spared && !is_forced {
@@ -132,7 +137,7 @@ impl Memory {
             }
             self.prepare_scan(scan, is_forced);
             self.shrink_groups(scan);
-            self.shrink_others(priority);
+            self.shrink_others(scan.target, priority);
             if scan.is_done() {
                 break;
             }
@@ -143,8 +148,12 @@ impl Memory {
     }
 
     /// Calls the shrinkers. Pages that they free do not count as reclaimed.
-    fn shrink_others(&mut self, priority: u32) {
-        self.shrink_queue(priority);
+    fn shrink_others(&mut self, target: GroupId, priority: u32) {
+        let is_hidden =
+            self.rules.reclaim.deferred_queue == DeferredQueue::Listed && !self.rules.zswap.charged;
+        if target == GroupId::ROOT || !is_hidden {
+            self.shrink_queue(priority);
+        }
         if priority == 0 {
             let _ = self.shrink_huge_zero();
         }
@@ -167,6 +176,9 @@ impl Memory {
             _ if scan.target == GroupId::ROOT => vec.flush(),
             GroupStats::AtThreshold => vec.flush_if_needed(),
             GroupStats::Periodic => vec.flush_if_old(),
+        }
+        if self.rules.reclaim.cost == CostRule::Counters {
+            vec.count_costs();
         }
         for kind in LruKind::ALL {
             let vec = self.core.folios.lru().vec(scan.target);

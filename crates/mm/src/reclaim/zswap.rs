@@ -19,8 +19,10 @@
 use crate::core::zswap::ToPool;
 use crate::folio::Content;
 use crate::folio::FolioId;
+use crate::folio::lru::LruKind;
+use crate::folio::lruvec::Work;
 use crate::memory::Memory;
-use crate::rules::reclaim::{SwapDevice, ZeroPages};
+use crate::rules::reclaim::{CostRule, SwapDevice, ZeroPages};
 use crate::rules::zswap::{Incompressible, ZswapFolios, ZswapShrink};
 use crate::units::{GroupId, Order, PageIndex, SwapSlot};
 
@@ -59,12 +61,20 @@ impl SwappedPages {
 impl Memory {
     /// Chooses where the content of used slots goes.
     pub(super) fn place_swapped(&mut self, pages: SwappedPages) -> Placed {
+        let placed = self.store_swapped(&pages);
+        if placed != Placed::Nowhere && self.rules.reclaim.cost == CostRule::Counters {
+            self.core.note_work(pages.group, LruKind::Anon, Work::io(pages.nr));
+        }
+        placed
+    }
+
+    fn store_swapped(&mut self, pages: &SwappedPages) -> Placed {
         let is_noted = self.rules.reclaim.zero_pages == ZeroPages::Noted
             && pages.slots().all(|slot| self.content_of(slot) == Content::Zero);
         if let Some(swap) = &mut self.core.pressure.swap {
             pages.slots().for_each(|slot| swap.set_noted(slot, is_noted));
         }
-        if !is_noted && self.store_in_zswap(&pages) {
+        if !is_noted && self.store_in_zswap(pages) {
             self.core.counters.reclaim.zswpout += pages.nr;
             return Placed::InMemory;
         }

@@ -22,6 +22,12 @@ pub struct ReclaimRules {
     pub group_stats: GroupStats,
     /// Whether `MADV_DONTNEED` drains the batches.
     pub zap: ZapRule,
+    /// What follows if a request frees nothing at any priority.
+    #[serde(default)]
+    pub failed_scan: FailedScan,
+    /// Which reclaim scans the queue of deferred splits.
+    #[serde(default)]
+    pub deferred_queue: DeferredQueue,
     /// How `MADV_COLD` and `MADV_PAGEOUT` handle a large folio in their range.
     pub advised: AdvisedFolios,
     /// In which order reclaim sees the parts of a split folio.
@@ -39,6 +45,9 @@ pub struct ReclaimRules {
     /// What becomes of a folio that holds only zeroes.
     #[serde(default)]
     pub zero_pages: ZeroPages,
+    /// Which cluster of swap slots is used next.
+    #[serde(default)]
+    pub slot_choice: SlotChoice,
     /// When a freed slot counts as free.
     pub freed_slots: FreedSlots,
     /// `vm.dirty_background_ratio`: per cent of the dirty limit above which writeback starts.
@@ -125,6 +134,29 @@ pub enum ZapRule {
     Keeps,
 }
 
+/// P.2.2: a request that has freed nothing at any priority.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailedScan {
+    /// \[..6.9\] scans again, and the active lists too.
+    #[default]
+    Forces,
+    /// \[6.10+\] scans once more before that, with unchanged rules for the active lists.
+    Repeats,
+}
+
+/// P.2.9: the queue of deferred splits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeferredQueue {
+    /// \[..6.19\] each cgroup's own.
+    #[default]
+    OfGroup,
+    /// \[7.2\] a list that cgroups have only if they are charged for kernel memory: with the boot
+    /// option `cgroup.memory=nokmem`, reclaim in a cgroup does not scan it.
+    Listed,
+}
+
 /// P.4.2: a PTE-mapped large folio in the range of `MADV_COLD` or `MADV_PAGEOUT`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -152,24 +184,14 @@ pub enum SplitParts {
 pub enum CostRule {
     /// \[6.1\] pages written or read back.
     Writes,
-    /// \[6.2+\] 32 per page written or read back, plus 1 per page scanned without reclaiming it.
-    #[default]
+    /// \[6.2 .. 6.16\] 32 per page written or read back, plus 1 per page scanned without reclaiming it.
     WritesAndRotations,
-    /// \[7.3\] pages written or read back, halved until they are at most a quarter of the lists: the
-    /// nearest rule so far.
-    WritesBounded,
-}
-
-impl CostRule {
-    /// The cost of writing a page, or reading one back. From 6.2 it is as much as examining a batch
-    /// in vain.
-    #[must_use]
-    pub const fn of_io(self) -> u64 {
-        match self {
-            Self::Writes | Self::WritesBounded => 1,
-            Self::WritesAndRotations => 32,
-        }
-    }
+    /// \[6.17+\] the same, but a batch without cost does not halve the costs.
+    #[default]
+    Nonzero,
+    /// \[7.3\] the same, taken from the group's counters as last summed, before each pass. A page that
+    /// `MADV_PAGEOUT` writes counts too. Costs are halved until they are small enough.
+    Counters,
 }
 
 /// P.5: the device that holds swap space.
@@ -216,6 +238,17 @@ pub enum ZeroPages {
     Noted,
 }
 
+/// P.5.1: the next cluster of slots.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SlotChoice {
+    /// \[..6.17\] a free one, else a used one of the same order.
+    #[default]
+    FreeFirst,
+    /// \[6.18+\] a used one of the same order, else a free one. Base pages begin after the header.
+    UsedFirst,
+}
+
 /// P.5.6: slots without users. The model frees them immediately, whatever the rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -237,13 +270,16 @@ impl ReclaimRules {
             recency: Recency::RandomToo,
             group_stats: GroupStats::Periodic,
             zap: ZapRule::Keeps,
+            failed_scan: FailedScan::Repeats,
+            deferred_queue: DeferredQueue::Listed,
             advised: AdvisedFolios::Whole,
             split_parts: SplitParts::Descending,
-            cost: CostRule::WritesAndRotations,
+            cost: CostRule::Nonzero,
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
             store_frees: StoreFrees::Alone,
             zero_pages: ZeroPages::Noted,
+            slot_choice: SlotChoice::UsedFirst,
             freed_slots: FreedSlots::AtOnce,
             dirty_background_ratio: 10,
             compaction_proactiveness: 20,

@@ -29,7 +29,7 @@ pub struct ZswapRules {
     /// `memory.zswap.max` of every cgroup, in bytes; `None` = no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_max_bytes: Option<u64>,
-    /// Whether a cgroup pays for its compressed pages (off with the boot option
+    /// Whether a cgroup pays for its compressed pages and for kernel memory (off with the boot option
     /// `cgroup.memory=nokmem`).
     pub charged: bool,
     /// Which folios it takes.

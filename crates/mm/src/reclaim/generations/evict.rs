@@ -222,7 +222,7 @@ impl Memory {
         round: Round,
     ) -> (Vec<FolioId>, u64) {
         let mut again = Vec::new();
-        let Examined { mut kept, nr_freed } =
+        let Examined { mut kept, nr_freed, .. } =
             self.examine_in_order(folios, |memory, id| memory.examine(pass, id));
         kept.retain(|&id| {
             let is_again = round == Round::First && self.may_go_at_once(pass, id);

@@ -17,8 +17,9 @@ use largefolio_mm::rules::collapse::{
     ReadOnlyRange, SharedPtes, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
-    AdvisedFolios, CostRule, FreedSlots, GenerationRule, GroupStats, LruRule, Recency,
-    ReclaimRules, SplitParts, StoreFrees, SwapDevice, SwapIn, ZapRule, ZeroPages,
+    AdvisedFolios, CostRule, DeferredQueue, FailedScan, FreedSlots, GenerationRule, GroupStats,
+    LruRule, Recency, ReclaimRules, SlotChoice, SplitParts, StoreFrees, SwapDevice, SwapIn,
+    ZapRule, ZeroPages,
 };
 use largefolio_mm::rules::shmem::{
     ShmemArea, ShmemEnabled, ShmemFolios, ShmemRules, ShmemSizeMode, ShmemSizes, TmpfsHuge,
@@ -304,14 +305,18 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         recency: numbers.pick(&[Recency::Sequential, Recency::RandomToo]),
         group_stats: numbers.pick(&[GroupStats::AtThreshold, GroupStats::Periodic]),
         zap: numbers.pick(&[ZapRule::Drains, ZapRule::Keeps]),
+        failed_scan: numbers.pick(&[FailedScan::Forces, FailedScan::Repeats]),
+        deferred_queue: numbers.pick(&[DeferredQueue::OfGroup, DeferredQueue::Listed]),
         advised: numbers.pick(&[AdvisedFolios::Split, AdvisedFolios::Whole]),
         split_parts: numbers.pick(&[SplitParts::Ascending, SplitParts::Descending]),
         cost: numbers.pick(&[
             CostRule::Writes,
             CostRule::WritesAndRotations,
-            CostRule::WritesBounded,
+            CostRule::Nonzero,
+            CostRule::Counters,
         ]),
         swap_device: numbers.pick(&[SwapDevice::Zram, SwapDevice::Disk]),
+        slot_choice: numbers.pick(&[SlotChoice::FreeFirst, SlotChoice::UsedFirst]),
         freed_slots: FreedSlots::AtOnce,
         store_frees: numbers.pick(&[StoreFrees::Alone, StoreFrees::NotExclusive]),
         zero_pages: numbers.pick(&[ZeroPages::Written, ZeroPages::Noted]),
