@@ -29,7 +29,7 @@ pub struct GroupCounters {
     pub restored: [u64; 2],
 }
 
-/// Pages whose reclaim cost something (docs/behaviour P.2.7).
+/// Pages that add to the cost of reclaim (docs/behaviour P.2.7).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Work {
     /// Written, or read back soon after eviction.
@@ -261,7 +261,7 @@ impl Lruvec {
         }
     }
 
-    /// Adds the cost of what was counted since the last pass.
+    /// Adds the costs counted since the last pass.
     pub(crate) fn count_costs(&mut self) {
         let counted = self.flushed.work;
         for (kind, before) in std::mem::replace(&mut self.costed, counted).iter().enumerate() {

@@ -9,8 +9,8 @@
 //!
 //! A split page that no process maps has no entries to remove. Up to 6.11 it is written to swap
 //! space and freed like the others. From 6.12 on it gets a slot, which turns out to be unused: nothing
-//! is written, the page is put back, and then freed without counting as reclaimed. Its cost is that of a
-//! written page.
+//! is written, the page is put back, and then freed without counting as reclaimed. It costs as much as
+//! a written page.
 
 use super::EvictOutcome;
 use super::zswap::SwappedPages;
