@@ -89,7 +89,7 @@ impl Core {
         if is_recent || rule != GenerationRule::First {
             let is_active = match rule {
                 GenerationRule::Reworked => is_recent && is_fault,
-                GenerationRule::FirstUse => is_restored,
+                GenerationRule::FirstUse => is_restored && is_fault,
                 GenerationRule::Protected => is_recent,
                 GenerationRule::First => false,
             };
@@ -102,9 +102,6 @@ impl Core {
                 marks.nr_refs = refs - 1;
             }
             _ => {}
-        }
-        if rule == GenerationRule::FirstUse && is_restored {
-            self.folios.lru_mut().marks_mut(id).is_active = true;
         }
         self.folios.get_mut(id).is_workingset |= is_restored;
     }

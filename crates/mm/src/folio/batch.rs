@@ -46,13 +46,19 @@ impl FolioTable {
     }
 
     pub(crate) fn enlist(&mut self, id: FolioId) {
+        let is_workingset = self.get(id).is_workingset;
         let link = &mut self.lru.links[id.nr()];
         debug_assert_eq!(link.place, ListPlace::Isolated);
         link.place = ListPlace::Batched;
         if let Some(rule) = self.generations.filter(|_| self.is_fault) {
-            // A fault: the folio counts as used once, or stays out of the oldest generation.
+            // A fault: the folio stays out of the oldest generation. From 7.2 on, only one of the
+            // working set does; others count as used once.
             match rule {
-                GenerationRule::FirstUse => link.marks.is_referenced = true,
+                GenerationRule::FirstUse if is_workingset => link.marks.is_active = true,
+                GenerationRule::FirstUse if !link.marks.is_referenced => {
+                    (link.marks.is_referenced, link.marks.nr_refs) = (true, 0);
+                }
+                GenerationRule::FirstUse => {}
                 _ => link.marks.is_active = true,
             }
         }

@@ -181,11 +181,8 @@ impl Generations {
     pub(crate) fn seq_of(&self, listing: NewListing, rule: GenerationRule) -> u64 {
         let (max, min) = (self.max_seq, self.min_seq[listing.kind as usize]);
         let is_active = listing.marks.is_active;
-        // It must be written before eviction, so it starts in a younger generation. From 7.2,
-        // anonymous memory starts like folios that were read.
-        let is_unsaved = listing.kind == LruKind::Anon
-            && !listing.is_in_swap_cache
-            && rule != GenerationRule::FirstUse;
+        // It must be written before eviction, so it starts in a younger generation.
+        let is_unsaved = listing.kind == LruKind::Anon && !listing.is_in_swap_cache;
         let cannot_go = is_unsaved || listing.waits_for_writeback;
         match rule {
             GenerationRule::Reworked | GenerationRule::FirstUse => {

@@ -78,8 +78,9 @@ pub enum GenerationRule {
     /// \[6.16+\] a folio read by descriptor starts in the oldest generation. Refaults count by age
     /// instead of generation, and the priority limits how much is isolated.
     Reworked,
-    /// \[7.2+\] the same, but a use before the folio reached the list counts as the first use. Uses
-    /// through page tables are counted, and a scan ends once enough is freed.
+    /// \[7.2+\] the same, but a use before the folio reached the list counts as the first use. Of the
+    /// uses through page tables, the second is counted and the third makes it part of the working
+    /// set. Adjacent entries of a folio are checked at once, and a scan ends once enough is freed.
     FirstUse,
 }
 

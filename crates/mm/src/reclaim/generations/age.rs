@@ -59,7 +59,7 @@ impl Memory {
             None => self.move_on(pass, id, kind),
         };
         self.core.folios.lru_mut().link_tail(id, to);
-        if pass.rule.is_reworked() && promoted.is_none() {
+        if pass.rule.is_reworked() {
             let tier = tier_of(refs, is_workingset, pass.rule);
             self.gens_mut(pass.group).note_protected(kind, tier, nr_pages);
         }

@@ -49,14 +49,14 @@ enum Round {
 impl Memory {
     pub(super) fn evict_generation(&mut self, scan: &mut Scan, pass: Pass, nr_max: u64) -> u64 {
         let is_bounded = pass.rule == GenerationRule::FirstUse;
-        // With swap space, a pass that finds the oldest generation empty only retires it (P.3.5).
-        if is_bounded && !pass.can_swap() {
+        // Its folios may have been freed.
+        if is_bounded {
             self.advance_oldest(pass);
         }
         let isolated = self.isolate_oldest(pass, nr_max);
         let mut nr_scanned = isolated.nr_scanned;
         // From 7.2 on, retiring empty generations is not progress.
-        let has_advanced = self.advance_oldest(pass);
+        let has_advanced = (!is_bounded || nr_scanned > 0) && self.advance_oldest(pass);
         if !is_bounded {
             nr_scanned += u64::from(has_advanced);
             let gens = self.gens(pass.group);
@@ -95,24 +95,28 @@ impl Memory {
             }
         };
         let mut tier = tier;
-        let mut isolated = Isolated::new(kind);
+        let is_bounded = pass.rule == GenerationRule::FirstUse;
+        let (mut isolated, mut nr_scanned) = (Isolated::new(kind), 0);
         for _ in pass.kinds() {
             let tier_max =
                 tier.take().unwrap_or_else(|| self.gens(pass.group).tier_max(kind, pass.rule));
             isolated = self.scan_oldest(pass, kind, ScanLimit { tier_max, nr_max });
-            if isolated.nr_scanned > 0 {
+            nr_scanned += isolated.nr_scanned;
+            if !isolated.folios.is_empty() || !is_bounded && nr_scanned > 0 {
                 break;
             }
-            kind = if kind == LruKind::File { LruKind::Anon } else { LruKind::File };
+            // From 7.2 on, a kind whose folios were only moved is scanned once more.
+            if isolated.nr_scanned == 0 {
+                kind = if kind == LruKind::File { LruKind::Anon } else { LruKind::File };
+            }
         }
-        isolated
+        Isolated { nr_scanned, ..isolated }
     }
 
     fn scan_oldest(&mut self, pass: Pass, kind: LruKind, limit: ScanLimit) -> Isolated {
         let mut isolated = Isolated::new(kind);
         let gens = self.gens(pass.group);
-        // From 7.2 on the caller ensures that there are enough.
-        if gens.nr(kind) == NR_GENERATIONS_MIN && pass.rule != GenerationRule::FirstUse {
+        if gens.nr(kind) == NR_GENERATIONS_MIN {
             return isolated;
         }
         let oldest = ListId::generation(kind, Generations::list_of(gens.min_seq[kind as usize]));
@@ -295,9 +299,11 @@ impl Memory {
             (marks.is_referenced, marks.nr_refs) = (true, 0);
             return false;
         }
-        if pass.rule == GenerationRule::FirstUse {
+        // From 7.2 on, a folio joins the working set at the third use instead of the second.
+        let is_second = !marks.is_referenced || marks.nr_refs == 0;
+        if pass.rule == GenerationRule::FirstUse && is_second {
+            marks.nr_refs = u8::from(marks.is_referenced);
             marks.is_referenced = true;
-            marks.nr_refs = (marks.nr_refs + 1).min(NR_REFS_MAX);
         } else {
             (marks.is_referenced, marks.nr_refs) = (false, 0);
             self.core.folios.get_mut(id).is_workingset = true;
