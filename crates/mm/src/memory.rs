@@ -22,7 +22,7 @@ use crate::core::inject::FailAfter;
 use crate::core::khugepaged::Khugepaged;
 use crate::core::open_file::{OpenFile, RaState};
 use crate::core::pressure::Pressure;
-use crate::core::space::{Flush, Space, Swapped, ThpOff};
+use crate::core::space::{Aging, Flush, Space, Swapped, ThpOff};
 use crate::core::watermarks::Watermarks;
 use crate::counters::Counters;
 use crate::folio::frames::Flag;
@@ -290,6 +290,7 @@ impl Memory {
             thp_off: ThpOff::None,
             lock: Lock::None,
             measured_bytes: 0,
+            aging: Aging::NEW,
         });
         self.core.processes.start(mm, id);
         self.core.buddy.add_task(mm, None);

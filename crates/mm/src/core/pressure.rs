@@ -23,6 +23,7 @@ pub(crate) struct Pressure {
     pub(crate) zswap: Zswap,
     pub(crate) target: GroupId,
     pub(crate) nr_requests: u64,
+    pub(crate) schedule: Schedule,
     pub(crate) nr_shadows: usize,
     pub(crate) nr_failures: u32,
     pub(crate) deferral: Deferral,
@@ -35,6 +36,16 @@ pub(crate) struct Pressure {
     /// Reclaim for a program's own `MADV_PAGEOUT`.
     pub(crate) is_advised: bool,
     pub(crate) cost: CostRule,
+}
+
+/// When processes run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Schedule {
+    /// Each before every request for reclaim.
+    #[default]
+    Unknown,
+    /// When the caller says so ([`crate::memory::Memory::switch_to`]).
+    Given,
 }
 
 impl Pressure {

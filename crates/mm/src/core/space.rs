@@ -43,6 +43,20 @@ pub struct Space {
     /// Lock of later mappings (`MCL_FUTURE`).
     pub lock: Lock,
     pub(crate) measured_bytes: u64,
+    pub(crate) aging: Aging,
+}
+
+/// What decides whether a walk for a new generation visits the process (P.3.6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Aging {
+    /// It joined its group after the last walk, which did not look at it.
+    pub(crate) is_new: bool,
+    /// It ran after the last walk.
+    pub(crate) has_run: bool,
+}
+
+impl Aging {
+    pub(crate) const NEW: Self = Self { is_new: true, has_run: false };
 }
 
 /// `prctl(PR_SET_THP_DISABLE)`: THP that a process turned off (D.2.11). A child and the next

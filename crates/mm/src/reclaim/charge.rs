@@ -9,6 +9,7 @@
 use super::effort::COSTLY_ORDER;
 use super::scan::{BATCH_PAGES, Reclaimer};
 use crate::core::groups::{ChargeEffort, GroupLimits, GroupView, STOCK_PAGES};
+use crate::core::pressure::Schedule;
 use crate::core::{InsertRefusal, NewFolio};
 use crate::folio::FolioId;
 use crate::memory::Memory;
@@ -32,7 +33,16 @@ impl Memory {
 
     /// Moves a process and its future children into a cgroup. Existing charges stay in the old one.
     pub fn join_group(&mut self, mm: MmId, group: GroupId) {
-        self.space_mut(mm).group = group;
+        let space = self.space_mut(mm);
+        space.group = group;
+        space.aging.is_new = true;
+    }
+
+    /// Notes that the scheduler switched to a process. Without any such call, every process counts as
+    /// having run before each request for reclaim (P.3.6).
+    pub fn switch_to(&mut self, mm: MmId) {
+        self.core.pressure.schedule = Schedule::Given;
+        self.space_mut(mm).aging.has_run = true;
     }
 
     /// Charges calls without a process (reads, writes, advice) to this cgroup from now on.

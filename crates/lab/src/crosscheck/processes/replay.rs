@@ -208,6 +208,9 @@ impl ProgramReplay {
         self.refresh();
         self.faults_before = self.memory.counters().pgfault;
         let mm = self.slots[step.slot].ok_or(EINVAL)?;
+        if self.group.is_some() {
+            self.memory.switch_to(mm);
+        }
         if let Some(done) = self.huge_step(mm, step.op) {
             return done;
         }
@@ -243,8 +246,14 @@ impl ProgramReplay {
                 Ok(())
             }
             ProcessOp::Fork(child) => {
-                self.slots[child] = Some(self.memory.fork(mm).map_err(|_| EINVAL)?);
+                let new = self.memory.fork(mm).map_err(|_| EINVAL)?;
+                self.slots[child] = Some(new);
                 self.inherit_writer(step.slot, child);
+                // The parent leaves its cgroup for the fork, and both join it afterwards.
+                if let Some(group) = self.group {
+                    self.memory.join_group(new, group);
+                    self.memory.join_group(mm, group);
+                }
                 Ok(())
             }
             ProcessOp::Scan => {

@@ -3,67 +3,86 @@
 //! Corresponds to: `walk_mm`, `walk_pte_range`, `lru_gen_look_around`, `folio_update_gen`,
 //! `suitable_to_scan`.
 //!
-//! The first walk covers every table of every process in the cgroup. Later walks cover only PMD
-//! ranges in which at least one in eight entries was young at the last walk or look-around
-//! ([`WorthWalking`]).
+//! The first walk after a process joined the cgroup covers all of its tables. Later walks cover only
+//! processes that ran since the last walk, and PMD ranges in which at least one in eight entries was
+//! young at the last walk or look-around ([`WorthWalking`]).
 
 use std::collections::BTreeSet;
 
 use super::Pass;
+use crate::core::pressure::Schedule;
+use crate::core::space::Aging;
 use crate::folio::generations::{BATCH_MIN, Generations};
 use crate::folio::{FolioId, lruvec::WorthWalking};
 use crate::memory::Memory;
 use crate::memory::rmap_walk::Site;
-use crate::pgtable::LeafKind;
+use crate::pgtable::{LeafKind, PteFlags};
 use crate::rules::reclaim::GenerationRule;
-use crate::units::{MmId, Pfn, Vpn, VpnRange};
-use crate::vma::{AccessAdvice, Vma};
+use crate::units::{MmId, Vpn, VpnRange};
+use crate::vma::{AccessAdvice, Lock, Prot};
 
 /// Entries per cache line: a range is worth walking if one in this many is young.
 const ENTRIES_OF_LINE: u64 = 8;
 
-#[derive(Clone, Copy)]
-struct Young {
-    id: FolioId,
-    vpn: Vpn,
-    pfn: Pfn,
-}
-
+#[derive(Default)]
 struct YoungEntries {
-    young: Vec<Young>,
+    /// Their folios, in address order; one with several young entries can occur several times.
+    young: Vec<FolioId>,
+    nr_young: u64,
     nr_entries: u64,
 }
 
 impl YoungEntries {
-    fn is_worth_walking(&self) -> bool {
-        self.young.len() as u64 * ENTRIES_OF_LINE >= self.nr_entries
+    const fn is_worth_walking(&self) -> bool {
+        self.nr_young * ENTRIES_OF_LINE >= self.nr_entries
     }
 }
 
 impl Memory {
     pub(super) fn walk_group(&mut self, pass: Pass) {
         let pmd = self.rules.page.pmd_order();
-        let request = self.core.pressure.nr_requests;
-        let vec = self.core.folios.lru_mut().vec_mut(pass.group);
-        if std::mem::replace(&mut vec.walked_for, request) == request {
-            return;
-        }
-        let max_seq = vec.gens.max_seq;
-        let mut mms: Vec<MmId> = self.spaces().map(|(mm, _)| mm).collect();
-        self.core.work.add_cheap(self.nr_spaces() as u64);
-        // A process with almost nothing mapped is not worth a walk.
-        mms.retain(|&mm| self.space(mm).group == pass.group && self.mapped_pages(mm) >= BATCH_MIN);
-        if !mms.is_empty() {
+        let visits = self.take_visits(pass);
+        let max_seq = self.gens(pass.group).max_seq;
+        if !visits.is_empty() {
             self.worth(pass).begin_walk(max_seq);
         }
-        for mm in mms {
+        for (mm, is_new) in visits {
             for first in self.table_ranges(mm) {
-                if self.worth(pass).has(max_seq, mm, first) {
+                if is_new || self.is_pmd(mm, first) || self.worth(pass).has(max_seq, mm, first) {
                     let range = VpnRange { start: first, end: first.plus(pmd.nr_pages()) };
                     self.walk_table(pass, mm, range);
                 }
             }
         }
+    }
+
+    fn is_pmd(&self, mm: MmId, first: Vpn) -> bool {
+        self.space(mm).table.leaf(first).is_some_and(|leaf| leaf.kind == LeafKind::Pmd)
+    }
+
+    /// The processes that a walk visits, and whether each joined the group after the last walk.
+    fn take_visits(&mut self, pass: Pass) -> Vec<(MmId, bool)> {
+        let is_scheduled = self.core.pressure.schedule == Schedule::Given;
+        let request = self.core.pressure.nr_requests;
+        let vec = self.core.folios.lru_mut().vec_mut(pass.group);
+        if !is_scheduled && std::mem::replace(&mut vec.walked_for, request) == request {
+            return Vec::new();
+        }
+        self.core.work.add_cheap(self.nr_spaces() as u64);
+        let members = self.spaces().filter(|(_, space)| space.group == pass.group);
+        let mms: Vec<MmId> = members.map(|(mm, _)| mm).collect();
+        let mut visits = Vec::new();
+        for mm in mms {
+            let aging = &mut self.space_mut(mm).aging;
+            let Aging { is_new, has_run } = *aging;
+            *aging = Aging { is_new: false, has_run: false };
+            if is_new || has_run || !is_scheduled {
+                visits.push((mm, is_new));
+            }
+        }
+        // A process with almost nothing mapped is not worth a walk.
+        visits.retain(|&(mm, _)| self.mapped_pages(mm) >= BATCH_MIN);
+        visits
     }
 
     fn table_ranges(&self, mm: MmId) -> BTreeSet<Vpn> {
@@ -100,19 +119,32 @@ impl Memory {
     }
 
     fn walk_table(&mut self, pass: Pass, mm: MmId, range: VpnRange) {
-        let found = self.take_young(pass, mm, range);
-        if found.is_worth_walking() && !found.young.is_empty() {
+        let mut areas = self.space(mm).vmas.overlapping(range.start, range.end);
+        areas.retain(|area| {
+            area.prot != Prot::NONE
+                && area.advice.lock == Lock::None
+                && (!self.has_unrecent || area.advice.access == AccessAdvice::Normal)
+        });
+        let mut total = YoungEntries::default();
+        for area in areas {
+            let found = self.take_young(pass, mm, area.start, area.end);
+            total.nr_young += found.nr_young;
+            total.nr_entries += found.nr_entries;
+            self.promote(pass, found.young);
+        }
+        if !self.is_pmd(mm, range.start) && total.is_worth_walking() && total.nr_young > 0 {
             let next = self.gens(pass.group).max_seq + 1;
             self.worth(pass).note(next, mm, range.start);
         }
-        let mut last = None;
-        for young in found.young {
-            // From 6.16 on, all pages of a folio count once.
-            if pass.rule.is_reworked() && last == Some(young.id) {
-                continue;
-            }
-            last = Some(young.id);
-            self.update_generation(pass, young.id);
+    }
+
+    fn promote(&mut self, pass: Pass, mut young: Vec<FolioId>) {
+        // From 6.16 on, all pages of a folio count once.
+        if pass.rule.is_reworked() {
+            young.dedup();
+        }
+        for id in young {
+            self.update_generation(pass, id);
         }
     }
 
@@ -120,34 +152,39 @@ impl Memory {
         &mut self.core.folios.lru_mut().vec_mut(pass.group).worth
     }
 
-    fn take_young(&mut self, pass: Pass, mm: MmId, range: VpnRange) -> YoungEntries {
-        let VpnRange { start, end } = range;
-        let areas = self.space(mm).vmas.overlapping(start, end);
-        let nr_entries = areas.iter().map(Vma::nr_pages).sum();
-        let mut found = YoungEntries { young: Vec::new(), nr_entries };
-        for leaf in self.space(mm).table.leaves(start, end.0 - start.0) {
-            let from = leaf.first_vpn.max(start);
-            let nr = leaf.end_vpn().min(end).0 - from.0;
-            if leaf.kind == LeafKind::Pmd {
+    /// Clears the accessed bits of a part of an area. From 7.2 on, adjacent entries of a large folio
+    /// count as young if the first is.
+    fn take_young(&mut self, pass: Pass, mm: MmId, start: Vpn, end: Vpn) -> YoungEntries {
+        let mut found = YoungEntries { nr_entries: end.0 - start.0, ..YoungEntries::default() };
+        let mut at = start;
+        while let Some(leaf) = self.space(mm).table.leaves(at, end.0 - at.0).next() {
+            at = leaf.first_vpn.max(at);
+            let is_pmd = leaf.kind == LeafKind::Pmd;
+            let mut nr = if is_pmd { leaf.end_vpn().min(end).0 - at.0 } else { 1 };
+            if is_pmd {
                 found.nr_entries -= nr - 1;
             }
-            for vpn in (0..nr).map(|by| from.plus(by)) {
-                let pfn = leaf.pfn_of(vpn);
-                if self.advice_at(mm, vpn) != AccessAdvice::Normal {
-                    continue;
+            let (vpn, pfn) = (at, leaf.pfn_of(at));
+            let young = self.core.folios.of_pfn(pfn).filter(|&id| self.is_scanned(pass, id));
+            if let Some(id) = young
+                && (0..nr).any(|by| self.is_young(mm, vpn.plus(by), pfn.plus(by)))
+            {
+                if !is_pmd && pass.rule == GenerationRule::FirstUse {
+                    let span = self.core.folios.span_of(pfn);
+                    nr = self.space(mm).table.batch(vpn, end.0 - vpn.0, span, PteFlags::NONE).nr;
                 }
-                if let Some(id) = self.core.folios.of_pfn(pfn)
-                    && self.is_young(mm, vpn, pfn)
-                    && self.is_scanned(pass, id)
-                {
-                    found.young.push(Young { id, vpn, pfn });
+                found.nr_young += if is_pmd { 1 } else { nr };
+                found.young.push(id);
+                for by in 0..nr {
+                    self.clear_young(mm, vpn.plus(by), pfn.plus(by));
                 }
+            }
+            at = at.plus(nr);
+            if at >= end {
+                break;
             }
         }
         self.core.work.add_cheap(found.nr_entries);
-        for young in &found.young {
-            self.clear_young(mm, young.vpn, young.pfn);
-        }
         found
     }
 
@@ -189,22 +226,44 @@ impl Memory {
         let sites = self.sites_of(id);
         let mut is_young = false;
         for site in &sites {
-            let advice = self.advice_at(site.mm, site.vpn);
-            if !self.rules.reclaim.recency.counts(advice) {
-                continue;
-            }
-            if !self.is_young_site(site) {
-                continue;
-            }
-            is_young = true;
-            if !site.is_pmd
-                && advice == AccessAdvice::Normal
-                && let Some(window) = self.window_of(pass, site)
-            {
-                self.scan_window(pass, id, site.mm, window);
+            for area in self.space(site.mm).vmas.overlapping(site.vpn, site.vpn.plus(site.nr)) {
+                let by = area.start.0 - site.vpn.0;
+                let (pfn, nr) = (site.pfn.plus(by), area.nr_pages());
+                is_young |= self.look_at(pass, id, Site { vpn: area.start, pfn, nr, ..*site });
             }
         }
         self.clear_young_in(&sites);
+        is_young
+    }
+
+    /// Looks around the young entries of a folio in one area.
+    fn look_at(&mut self, pass: Pass, id: FolioId, site: Site) -> bool {
+        let advice = self.advice_at(site.mm, site.vpn);
+        if !self.rules.reclaim.recency.counts(advice) {
+            return false;
+        }
+        if site.is_pmd || advice != AccessAdvice::Normal {
+            return self.is_young_site(&site);
+        }
+        // From 7.2 on, all adjacent entries of a folio are checked at once.
+        let nr_max = if pass.rule == GenerationRule::FirstUse { site.nr } else { 1 };
+        let pmd = self.rules.page.pmd_order();
+        let (mut by, mut is_young) = (0, false);
+        while by < site.nr {
+            let vpn = site.vpn.plus(by);
+            let table_end = pmd.round_down(vpn.0) + pmd.nr_pages();
+            let nr = nr_max.min(site.nr - by).min(table_end - vpn.0);
+            let part = Site { vpn, pfn: site.pfn.plus(by), nr, ..site };
+            by += nr;
+            if !self.is_young_site(&part) {
+                continue;
+            }
+            is_young = true;
+            self.clear_young_in(&[part]);
+            if let Some(window) = self.window_of(&part) {
+                self.scan_window(pass, id, &part, window);
+            }
+        }
         is_young
     }
 
@@ -217,44 +276,37 @@ impl Memory {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    fn window_of(&self, pass: Pass, site: &Site) -> Option<VpnRange> {
-        let is_young = |&by: &u64| self.is_young(site.mm, site.vpn.plus(by), site.pfn.plus(by));
-        let mut first = (0..site.nr).find(is_young)?;
-        let mut last = (0..site.nr).rev().find(is_young)?;
-        if pass.rule == GenerationRule::FirstUse {
-            (first, last) = (0, 0);
-        }
+    /// The entries around the first of a part's; `None` if there are no others.
+    fn window_of(&self, part: &Site) -> Option<VpnRange> {
+        let vpn = part.vpn;
         let pmd = self.rules.page.pmd_order();
-        // A site's pages are adjacent, but can be in several areas.
-        let around = |vpn: Vpn| {
-            let vma = self.space(site.mm).vmas.find(vpn)?;
-            let table = pmd.round_down(vpn.0);
-            let start = table.max(vma.start.0);
-            let end = (table + pmd.nr_pages()).min(vma.end.0);
-            let half = BATCH_MIN / 2;
-            Some(if end - start <= BATCH_MIN {
-                (start, end)
-            } else if vpn.0 - start < half {
-                (start, start + BATCH_MIN)
-            } else if end - vpn.0 < half {
-                (end - BATCH_MIN, end)
-            } else {
-                (vpn.0 - half, vpn.0 + half)
-            })
+        let area = self.space(part.mm).vmas.find(vpn)?;
+        let table = pmd.round_down(vpn.0);
+        let start = table.max(area.start.0);
+        let end = (table + pmd.nr_pages()).min(area.end.0);
+        let half = BATCH_MIN / 2;
+        let (start, end) = if end - start <= BATCH_MIN {
+            (start, end)
+        } else if vpn.0 - start < half {
+            (start, start + BATCH_MIN)
+        } else if end - vpn.0 < half {
+            (end - BATCH_MIN, end)
+        } else {
+            (vpn.0 - half, vpn.0 + half)
         };
-        let (start, _) = around(site.vpn.plus(first))?;
-        let (_, end) = around(site.vpn.plus(last))?;
-        Some(VpnRange { start: Vpn(start), end: Vpn(end) })
+        (end - start > 1).then_some(VpnRange { start: Vpn(start), end: Vpn(end) })
     }
 
-    fn scan_window(&mut self, pass: Pass, own: FolioId, mm: MmId, window: VpnRange) {
-        let found = self.take_young(pass, mm, window);
+    fn scan_window(&mut self, pass: Pass, own: FolioId, part: &Site, window: VpnRange) {
+        let mut found = self.take_young(pass, part.mm, window.start, window.end);
+        // The entry that was young itself.
+        found.nr_young += 1;
         if found.is_worth_walking() {
             let pmd = self.rules.page.pmd_order();
             let seq = self.gens(pass.group).max_seq;
-            self.worth(pass).note(seq, mm, Vpn(pmd.round_down(window.start.0)));
+            self.worth(pass).note(seq, part.mm, Vpn(pmd.round_down(window.start.0)));
         }
-        let mut others: Vec<FolioId> = found.young.iter().map(|young| young.id).collect();
+        let mut others = found.young;
         if pass.rule.is_reworked() {
             others.dedup();
         }
