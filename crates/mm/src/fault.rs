@@ -311,6 +311,9 @@ impl Memory {
         self.core.work.add(STEPS_OF_FAULT);
         self.core.folios.set_fault(vma.advice.access == AccessAdvice::Normal);
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First, cause };
+        if self.hint(&fault) {
+            return Ok(self.touched(mm, vpn, FaultOutcome::Minor));
+        }
         let is_present = self.space(mm).table.leaf(vpn).is_some();
         let swapped = self.space(mm).swapped.get(vpn);
         let outcome = match vma.backing {
@@ -320,10 +323,31 @@ impl Memory {
             Backing::File { .. } => self.file_fault(fault)?,
             Backing::Hugetlb(_) => unreachable!("touched as a huge page"),
         };
+        Ok(self.touched(mm, vpn, outcome))
+    }
+
+    fn touched(&self, mm: MmId, vpn: Vpn, outcome: FaultOutcome) -> Touched {
         let Some(leaf) = self.space(mm).table.leaf(vpn) else {
             unreachable!("a fault that succeeds maps its page")
         };
-        Ok(Touched { leaf, outcome })
+        Touched { leaf, outcome }
+    }
+
+    /// Handles a hinting fault, if it is one. Returns whether the access succeeds now; a store may
+    /// fault again.
+    fn hint(&mut self, fault: &Fault) -> bool {
+        let leaf = self.space(fault.mm).table.leaf(fault.vpn);
+        let Some(leaf) = leaf.filter(|leaf| leaf.flags.contains(PteFlags::NO_ACCESS)) else {
+            return false;
+        };
+        self.hinting_fault(fault, &leaf);
+        let leaf = self.space(fault.mm).table.leaf(fault.vpn);
+        let is_writable = leaf.is_some_and(|leaf| leaf.flags.contains(PteFlags::WRITABLE));
+        if fault.access == Access::Write && !is_writable {
+            self.core.counters.pgfault += 1;
+            return false;
+        }
+        true
     }
 
     pub(super) fn file_fault(&mut self, mut fault: Fault) -> Result<FaultOutcome, FaultError> {

@@ -32,7 +32,7 @@ use std::num::NonZeroU64;
 use crate::counters::mapped::MappedKind;
 use crate::pgtable::FolioSpan;
 use crate::rmap::Mapcount;
-use crate::units::{GroupId, MappingId, MmId, Order, PageIndex, PageRange, Pfn, SwapSlot};
+use crate::units::{GroupId, MappingId, MmId, NodeId, Order, PageIndex, PageRange, Pfn, SwapSlot};
 use lru::LruKind;
 
 /// Id of a folio in the table.
@@ -141,6 +141,26 @@ pub struct Folio {
     pub mapcount: Mapcount,
     /// The first process to map it after it was unmapped: usually the only one.
     pub(crate) mapped_by: MmId,
+    /// The last hinting fault's CPU and process (R.6.3).
+    pub(crate) hinted_by: HintedBy,
+}
+
+/// The node of the CPU and the process that took a folio's last hinting fault (`last_cpupid`).
+///
+/// Differs: a process's threads count as one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HintedBy(Option<(MmId, NodeId)>);
+
+impl HintedBy {
+    pub(crate) const fn new(mm: MmId, node: NodeId) -> Self {
+        Self(Some((mm, node)))
+    }
+
+    /// Whether a process's fault on a node may move the folio there: the first one, one by the same
+    /// process, and the second in a row on a node.
+    pub(crate) fn lets_move(self, mm: MmId, to: NodeId) -> bool {
+        self.0.is_none_or(|(last, node)| last == mm || node == to)
+    }
 }
 
 impl Folio {
@@ -170,6 +190,7 @@ impl Folio {
             pins: 0,
             mapcount: Mapcount::default(),
             mapped_by: MmId(0),
+            hinted_by: HintedBy::default(),
         }
     }
 

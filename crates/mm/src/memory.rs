@@ -96,6 +96,8 @@ pub struct Memory {
     pub(crate) has_unrecent: bool,
     /// Whether memory was ever locked. If not, reclaim needs no reverse maps to see that.
     pub(crate) has_locked: bool,
+    /// Whether NUMA balancing ever marked a page.
+    pub(crate) has_marks: bool,
     pub(crate) batch: Vec<Entry>,
     opens: Vec<OpenFile>,
     spaces: Vec<Space>,
@@ -178,6 +180,7 @@ impl Memory {
             nr_requested: 0,
             has_unrecent: false,
             has_locked: false,
+            has_marks: false,
             batch: Vec::new(),
             opens,
             spaces,

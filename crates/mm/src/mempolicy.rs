@@ -142,6 +142,11 @@ impl PolicyRanges {
         self.ranges.get(nr).filter(|(range, _)| range.contains(&index)).map(|(_, policy)| *policy)
     }
 
+    /// Whether no page has a policy of its own.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.ranges.is_empty()
+    }
+
     /// Sets the policy of a range, or removes it.
     pub fn set(&mut self, range: Range<u64>, policy: Option<MemPolicy>) {
         let mut ranges = Vec::with_capacity(self.ranges.len() + 2);

@@ -1,11 +1,13 @@
 //! NUMA: where processes run, their memory policies, and pages that move between nodes
-//! (docs/behaviour R.2, R.4).
+//! (docs/behaviour R.2, R.4, R.6).
 //!
 //! Corresponds to: `set_mempolicy`, `mbind`, `move_pages`, `migrate_pages` (the call),
 //! `queue_pages_range`, `migrate_folio_add`, `alloc_migration_target_by_mpol`.
 //!
-//! Reading order: `route`, this file, `migrate`. Free memory by node is in [`crate::nodes`].
+//! Reading order: `route`, this file, `migrate`, `mark`, `hint`. Free memory by node is in [`crate::nodes`].
 
+mod hint;
+mod mark;
 mod migrate;
 
 use std::collections::BTreeSet;
@@ -16,6 +18,7 @@ use crate::map::MapError;
 use crate::memory::Memory;
 use crate::mempolicy::{MemPolicy, PolicyMode};
 use crate::nodes::Task;
+use crate::pgtable::{PageTable, PteFlags};
 use crate::rules::anon::WeightedPolicy;
 use crate::units::{MmId, NodeId, NodeSet, Vaddr, Vpn, VpnRange};
 use crate::vma::Backing;
@@ -210,6 +213,20 @@ impl Memory {
         self.page_at(mm, addr)
             .filter(|view| view.owner.is_some())
             .map(|view| self.core.buddy.node_of(view.pfn))
+    }
+
+    /// Pages that a process maps on the node of its CPU, and on other nodes (`numa_maps`).
+    #[must_use]
+    pub fn mapped_near_and_far(&self, mm: MmId) -> [u64; 2] {
+        let near = self.core.buddy.task(mm).node;
+        let mut nr_pages = [0; 2];
+        let table = &self.space(mm).table;
+        for leaf in table.leaves(Vpn(0), PageTable::VPN_END.0) {
+            let is_zero = leaf.flags.contains(PteFlags::SPECIAL);
+            let nr = if is_zero { 0 } else { leaf.order.nr_pages() };
+            nr_pages[usize::from(self.core.buddy.node_of(leaf.pfn) != near)] += nr;
+        }
+        nr_pages
     }
 
     fn check_node(&self, node: NodeId) -> Result<(), NumaError> {

@@ -8,7 +8,8 @@
 use crate::fault::{Access, Fault, FaultCause, FaultError, Pass};
 use crate::folio::FolioId;
 use crate::memory::Memory;
-use crate::pgtable::{LeafKind, Protection, PteFlags};
+use crate::pgtable::{Leaf, LeafKind, Protection, PteFlags};
+use crate::rules::numa::MarkedPins;
 use crate::units::{MmId, Pfn, Vaddr, Vpn};
 use crate::vma::Sharing;
 
@@ -28,7 +29,7 @@ impl Memory {
     /// Fails if the page cannot be touched that way.
     pub fn pin(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
-        self.touch(mm, addr, access)?;
+        self.leaf_to_pin(mm, addr, access)?;
         if access != Access::Write {
             self.unshare(mm, vpn)?;
         }
@@ -48,13 +49,23 @@ impl Memory {
     /// Fails if the page cannot be read.
     pub fn hold(&mut self, mm: MmId, addr: Vaddr) -> Result<Pin, FaultError> {
         let vpn = addr.vpn(self.rules.page);
-        let leaf = self.touch(mm, addr, Access::Read)?.leaf;
-        let pfn = leaf.pfn_of(vpn);
+        let pfn = self.leaf_to_pin(mm, addr, Access::Read)?.pfn_of(vpn);
         let folio = self.core.folios.of_pfn(pfn);
         if let Some(id) = folio {
             self.core.folios.get_mut(id).pin();
         }
         Ok(Pin { pfn, folio })
+    }
+
+    /// Touches a page to refer to it. A page that NUMA balancing has marked needs no fault (R.6.2).
+    fn leaf_to_pin(&mut self, mm: MmId, addr: Vaddr, access: Access) -> Result<Leaf, FaultError> {
+        let vpn = addr.vpn(self.rules.page);
+        let is_kept = self.rules.numa.pins == MarkedPins::Kept && access == Access::Read;
+        let marked = self.space(mm).table.leaf(vpn).filter(|leaf| {
+            let is_readable = || self.space(mm).vmas.find(vpn).is_some_and(|vma| vma.prot.can_read);
+            is_kept && leaf.flags.contains(PteFlags::NO_ACCESS) && is_readable()
+        });
+        marked.map_or_else(|| Ok(self.touch(mm, addr, access)?.leaf), Ok)
     }
 
     /// Releases a pin; the last reference frees the page.

@@ -90,7 +90,7 @@ impl Memory {
     }
 
     /// The policy of the area; shared memory has its own, which all its mappings follow (R.2.5).
-    fn policy_at(&self, Place { vma, first, .. }: Place<'_>) -> Option<MemPolicy> {
+    pub(crate) fn policy_at(&self, Place { vma, first, .. }: Place<'_>) -> Option<MemPolicy> {
         match vma.backing {
             Backing::File { open, .. }
                 if self.core.mapping(self.open_file(open).mapping).is_shmem =>

@@ -13,6 +13,7 @@
 pub mod anon;
 pub mod clear;
 pub mod collapse;
+pub mod numa;
 pub mod order;
 pub mod readahead;
 pub mod reclaim;
@@ -28,6 +29,7 @@ use crate::units::{Order, PageSize};
 use anon::AnonRules;
 use clear::ClearRules;
 use collapse::CollapseRules;
+use numa::NumaRules;
 use order::OrderRules;
 use readahead::ReadaheadRules;
 use reclaim::ReclaimRules;
@@ -86,6 +88,9 @@ pub struct Rules {
     pub collapse: CollapseRules,
     /// Reclaim.
     pub reclaim: ReclaimRules,
+    /// NUMA balancing.
+    #[serde(default)]
+    pub numa: NumaRules,
     /// zswap, between reclaim and the swap device.
     #[serde(default)]
     pub zswap: ZswapRules,
@@ -461,6 +466,7 @@ impl Rules {
             writers: Writers::DropCache,
             collapse: CollapseRules::stock(),
             reclaim: ReclaimRules::stock(),
+            numa: NumaRules::stock(),
         }
     }
 

@@ -136,6 +136,7 @@ impl Memory {
             return;
         }
         self.flush(mm, leaf.first_vpn, leaf.order.nr_pages());
+        self.reopen_whole(mm, &leaf);
         if leaf.flags.contains(PteFlags::SPECIAL) {
             let zero = self.zero_pfn;
             self.space_mut(mm).table.split_zero_pmd(vpn, zero);

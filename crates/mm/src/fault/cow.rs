@@ -16,7 +16,7 @@ use super::huge::HugeWrite;
 use super::{Fault, FaultError, FaultOutcome};
 use crate::core::mapped::Level;
 use crate::folio::frames::Flag;
-use crate::folio::{FolioId, Owner};
+use crate::folio::{FolioId, HintedBy, Owner};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, LeafKind, PteFlags};
@@ -175,6 +175,7 @@ impl Memory {
     fn reuse(&mut self, fault: &Fault, id: FolioId, pfn: Pfn) {
         let folio = self.core.folios.get_mut(id);
         folio.is_lazyfree = false;
+        folio.hinted_by = HintedBy::default();
         if folio.is_anon() {
             self.core.folios.frames_mut().set(Flag::Exclusive, pfn, 1);
         } else {

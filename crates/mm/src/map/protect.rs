@@ -99,7 +99,7 @@ impl Memory {
     }
 
     /// Makes entries writable again whose next store needs no fault (E.5.1).
-    fn regain(&mut self, mm: MmId, vma: &Vma) {
+    pub(crate) fn regain(&mut self, mm: MmId, vma: &Vma) {
         let regained: Vec<VpnRange> = match self.rules.anon.regain {
             Regain::Never => return,
             Regain::Dirty | Regain::Exclusive => self.regained(mm, vma),
@@ -159,7 +159,12 @@ impl Memory {
         leaves.any(|leaf| leaf.flags.without(how.clear).with(how.set) != leaf.flags)
     }
 
-    fn protect_pages(&mut self, mm: MmId, VpnRange { start, end }: VpnRange, how: Protection) {
+    pub(crate) fn protect_pages(
+        &mut self,
+        mm: MmId,
+        VpnRange { start, end }: VpnRange,
+        how: Protection,
+    ) {
         let nr_pages = end.0 - start.0;
         let (space, folios) = self.space_and_folios(mm);
         space.table.protect_range(start, nr_pages, how, |pfn| folios.span_of(pfn));

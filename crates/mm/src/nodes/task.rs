@@ -15,6 +15,13 @@ pub struct Task {
     nr_turns: u64,
 }
 
+impl Task {
+    /// Runs it on a CPU of `node`.
+    pub fn run_on(&mut self, node: NodeId) {
+        self.node = node;
+    }
+}
+
 /// Processes and their policies.
 impl Nodes {
     pub(crate) fn add_task(&mut self, mm: MmId, like: Option<MmId>) {
@@ -118,6 +125,10 @@ impl Nodes {
     }
 
     /// The part of a watermark that a node keeps.
+    pub(crate) fn part_of(&self, node: NodeId, mark: u64) -> u64 {
+        self.part(&self.zones[usize::from(node.0)], mark)
+    }
+
     pub(super) fn part(&self, zone: &Zone, mark: u64) -> u64 {
         (u128::from(mark) * u128::from(zone.buddy.nr_pages()) / u128::from(self.nr_pages)) as u64
     }

@@ -29,6 +29,8 @@ pub(super) enum Sharers {
 pub(super) enum Target {
     /// To this node only.
     Node(NodeId),
+    /// To this node if it has enough free memory (R.6.4).
+    Hint(NodeId),
     /// As the policy says; `nth` turns a folio's index into its number (R.4.4).
     Policy { policy: Option<MemPolicy>, local: NodeId, nth: u64 },
 }
@@ -108,7 +110,7 @@ impl Memory {
         have_all_moved
     }
 
-    fn move_folio(&mut self, id: FolioId, target: Target) -> bool {
+    pub(super) fn move_folio(&mut self, id: FolioId, target: Target) -> bool {
         let folio = self.core.folios.get(id);
         let (first, nr_pages) = (folio.pfn, folio.nr_pages());
         if folio.is_partially_mapped
@@ -132,6 +134,7 @@ impl Memory {
             && self.core.folios.lru().is_on_lru(id);
         let Some(to) = can_move.then(|| self.block_at(id, target)).flatten() else {
             self.core.counters.numa.nr_not_moved += 1;
+            self.reopen_held(id);
             return false;
         };
         let counters = &mut self.core.counters.numa;
@@ -159,11 +162,19 @@ impl Memory {
         }
     }
 
+    /// Whether a node has more free memory than the folio needs and background reclaim wants.
+    fn has_room(&self, node: NodeId, order: Order) -> bool {
+        let high = self.core.buddy.part_of(node, self.core.pressure.watermarks.high);
+        self.core.buddy.nr_free_in(node) > high + order.nr_pages()
+    }
+
     fn block_at(&mut self, id: FolioId, target: Target) -> Option<Pfn> {
         let folio = self.core.folios.get(id);
         let order = folio.order;
+        let effort = if let Target::Hint(_) = target { Effort::None } else { Effort::Direct };
         let route = match target {
-            Target::Node(node) => Route::to(node, NodeSet::ALL).first_only(),
+            Target::Hint(node) if !self.has_room(node, order) => return None,
+            Target::Node(node) | Target::Hint(node) => Route::to(node, NodeSet::ALL).first_only(),
             Target::Policy { policy, local, nth } => {
                 let index = match folio.owner {
                     Owner::Anon { index } | Owner::File { index, .. } => index.0,
@@ -172,7 +183,7 @@ impl Memory {
                 self.core.buddy.route_of(policy, local, nth.wrapping_add(index >> order.get()))
             }
         };
-        self.alloc_on_route(route, order, Effort::Direct, |memory, effort| {
+        self.alloc_on_route(route, order, effort, |memory, effort| {
             let is_ready = order == Order::ZERO || memory.prepare_large(order, effort);
             is_ready.then(|| memory.core.take_block(order, Order::ZERO)).flatten()
         })

@@ -250,7 +250,7 @@ impl Memory {
         self.core.stretches.plan(StretchWork::Copy, &plan);
         self.core.folios.move_frames(id, to);
         let span = FolioSpan::new(to, order);
-        for site in sites {
+        for site in &sites {
             self.flush(site.mm, site.vpn, site.nr);
             let table = &mut self.space_mut(site.mm).table;
             if site.is_pmd {
@@ -268,6 +268,7 @@ impl Memory {
                 let _ = table.replace_pte(vpn, pfn, flags, span);
             }
         }
+        self.reopen_sites(&sites);
         self.core.buddy.free(from, order);
         self.core.counters.reclaim.pgmigrate_success += nr;
     }

@@ -309,10 +309,10 @@ pub enum Regain {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MovedFolio {
-    /// \[..\] it leaves the queue of deferred splits.
+    /// \[6.16 .. 6.19\] it leaves the queue of deferred splits.
     #[default]
     Whole,
-    /// \[7.2+\] it is queued as partially mapped, so its next move splits it.
+    /// \[6.12.117, 7.0+\] it is queued as partially mapped, so its next move splits it.
     Queued,
 }
 

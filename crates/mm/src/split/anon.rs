@@ -31,6 +31,7 @@ impl Memory {
             self.split_pmd(site.mm, site.vpn);
         }
         let sites = self.sites_of(id);
+        self.reopen_sites(&sites);
         for site in &sites {
             self.flush(site.mm, site.vpn, site.nr);
             self.space_mut(site.mm).table.unfold_range(site.vpn, site.nr);

@@ -1,4 +1,4 @@
-//! NUMA: worked examples of docs/behaviour R.1 .. R.5.
+//! NUMA: worked examples of docs/behaviour R.1 .. R.6.
 
 use largefolio_mm::fault::Access;
 use largefolio_mm::map::{Madvice, Map};
@@ -7,6 +7,7 @@ use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};
 use largefolio_mm::nodes::NodeConfig;
 use largefolio_mm::numa::{BoundPages, NumaError};
 use largefolio_mm::rules::anon::{MovedFolio, SizeMode};
+use largefolio_mm::rules::numa::{HugeMarks, MemoryFiles, SharedHuge};
 use largefolio_mm::rules::{Arch, Rules};
 use largefolio_mm::units::{MmId, NodeId, NodeSet, Vaddr};
 use largefolio_mm::vma::Prot;
@@ -281,4 +282,141 @@ fn what_the_machine_lacks_is_refused() {
     world.bind((0, 4), some, BoundPages::Stay);
     world.store(0);
     assert_eq!(world.at(0).0, 1);
+}
+
+impl World {
+    /// Lets the process use marked pages on this node.
+    fn marked_on(&mut self, node: NodeId) -> u64 {
+        self.memory.run_on(self.mm, node).unwrap();
+        self.memory.mark_for_balancing(self.mm)
+    }
+
+    fn load(&mut self, page: u64) -> u64 {
+        let before = self.memory.counters().pgfault;
+        self.memory.touch(self.mm, Self::page(page), Access::Read).unwrap();
+        self.memory.validate().unwrap();
+        self.memory.counters().pgfault - before
+    }
+
+    fn faults_of_store(&mut self, page: u64) -> u64 {
+        let before = self.memory.counters().pgfault;
+        self.store(page);
+        self.memory.counters().pgfault - before
+    }
+}
+
+/// R.6.2 .. R.6.5: one use moves the folio, and its other pages need no fault.
+#[test]
+fn a_hinting_fault_moves_the_folio_to_the_cpu() {
+    let mut world = World::two(&[64]);
+    world.map(64);
+    world.store(0);
+    world.store(16);
+    assert_eq!(world.marked_on(A), 0, "the pages are near");
+    assert_eq!(world.marked_on(B), 32);
+    assert_eq!(world.memory.mark_for_balancing(world.mm), 0, "they are marked already");
+    assert_eq!((world.load(3), world.load(5)), (1, 0));
+    assert_eq!((world.at(0), world.at(16)), ((1, 4), (0, 4)));
+    // The move made the page read-only, so the store faults a second time.
+    assert_eq!((world.faults_of_store(17), world.faults_of_store(18)), (2, 1));
+    let counters = world.memory.counters().numa;
+    assert_eq!((counters.nr_hints, counters.nr_hint_moved_pages), (2, 32));
+    assert_eq!(counters.nr_marked_pages, 32);
+}
+
+/// R.6.1: a policy of the area or the process keeps balancing away.
+#[test]
+fn pages_with_a_policy_get_no_hints() {
+    let mut world = World::two(&[64]);
+    world.map(64);
+    (0..4).for_each(|nr| world.store(nr * 16));
+    world.bind((0, 16), policy(PolicyMode::Preferred, &[A]), BoundPages::Stay);
+    assert_eq!(world.marked_on(B), 48);
+    // The policy comes after the mark.
+    world.bind((16, 16), policy(PolicyMode::Preferred, &[A]), BoundPages::Stay);
+    assert_eq!((world.load(16), world.load(17), world.at(16)), (1, 0, (0, 4)));
+    world.memory.set_mempolicy(world.mm, policy(PolicyMode::Bind, &[A, B])).unwrap();
+    assert_eq!((world.load(32), world.at(32)), (1, (0, 4)));
+    assert_eq!(world.memory.mark_for_balancing(world.mm), 0);
+}
+
+/// R.6.2: after fork, pages get no hints; PMD entries do up to 6.18.
+#[test]
+fn shared_pages_get_no_hints_but_pmd_entries_may() {
+    for (huge_marks, nr_marked) in [(HugeMarks::All, N), (HugeMarks::AsPtes, 0)] {
+        let mut rules = rules(&[64, 2048]);
+        rules.numa.huge_marks = huge_marks;
+        let mut world = World::new(rules, 1 << 30, vec![NodeConfig::default(); 2]);
+        world.map(N + 64);
+        world.store(0);
+        world.store(N);
+        world.memory.fork(world.mm).unwrap();
+        assert_eq!(world.marked_on(B), nr_marked);
+        assert_eq!(world.load(5), u64::from(nr_marked > 0));
+        assert_eq!(world.at(0).0, u8::from(nr_marked > 0));
+    }
+}
+
+/// R.6.4: in 6.1 a PMD folio of several processes stays, and its entry is usable again.
+#[test]
+fn a_shared_pmd_folio_stays_up_to_6_1() {
+    let mut rules = rules(&[2048]);
+    rules.numa.shared_huge = SharedHuge::Stay;
+    let mut world = World::new(rules, 1 << 30, vec![NodeConfig::default(); 2]);
+    world.map(N);
+    world.store(0);
+    let child = world.memory.fork(world.mm).unwrap();
+    assert_eq!(world.marked_on(B), N);
+    assert_eq!((world.load(5), world.load(6), world.at(0)), (1, 0, (0, 9)));
+    world.memory.exit(child);
+    world.marked_on(B);
+    assert_eq!((world.load(5), world.at(0)), (1, (1, 9)));
+}
+
+/// R.6.3: of several processes, the second use in a row from a node moves the page there.
+#[test]
+fn shared_memory_moves_to_the_second_use_in_a_row() {
+    let mut rules = rules(&[]);
+    rules.numa.memory_files = MemoryFiles::Marked;
+    let mut world = World::new(rules, 1 << 30, vec![NodeConfig::default(); 2]);
+    let map = Map::anon(8 * PAGE, Prot::READ_WRITE).shared().at(AT);
+    world.memory.mmap(world.mm, map).unwrap();
+    world.store(0);
+    let child = world.memory.fork(world.mm).unwrap();
+    world.memory.touch(child, AT, Access::Read).unwrap();
+    let parent = world.mm;
+    let mut use_on = |mm: MmId, node: NodeId| {
+        world.mm = mm;
+        assert_eq!(world.marked_on(node), 1, "shared areas are marked on every node");
+        assert_eq!(world.load(0), 1);
+        world.at(0).0
+    };
+    assert_eq!(use_on(parent, A), 0, "near");
+    assert_eq!(use_on(child, B), 1, "the first use from afar");
+    assert_eq!(use_on(parent, A), 1, "by another process than the last use from afar");
+    assert_eq!(use_on(child, B), 1);
+    assert_eq!(use_on(parent, A), 0, "the second in a row; near uses do not count");
+    assert_eq!(use_on(child, B), 0);
+    assert_eq!(use_on(child, B), 1, "by the same process");
+}
+
+/// R.6.4: the fault does not reclaim, and leaves memory that background reclaim wants.
+#[test]
+fn a_full_node_takes_nothing_over() {
+    let mut world = World::new(rules(&[64]), 128 << 20, vec![NodeConfig::default(); 2]);
+    world.map(64);
+    world.store(0);
+    world.fill(B, 4);
+    assert_eq!(world.marked_on(B), 16);
+    assert_eq!((world.load(3), world.load(4), world.at(0)), (1, 0, (0, 4)));
+    assert_eq!(world.memory.counters().numa.nr_hint_moved_pages, 0);
+}
+
+#[test]
+fn one_node_has_no_balancing() {
+    let mut world = World::new(rules(&[64]), 1 << 30, Vec::new());
+    world.map(64);
+    world.store(0);
+    assert_eq!(world.memory.mark_for_balancing(world.mm), 0);
+    assert_eq!(world.load(1), 0);
 }

@@ -165,13 +165,15 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
 
 /// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 10] = [
+    const MERGED: [&str; 12] = [
         "readahead",
         "fault",
         "filesystems",
         "anon",
         "clear",
         "collapse",
+        "numa",
+        "order",
         "reclaim",
         "shmem",
         "sizes",

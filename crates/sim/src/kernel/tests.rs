@@ -227,6 +227,27 @@ fn a_file_may_be_based_on_a_preset() {
 }
 
 #[test]
+fn a_file_keeps_the_rules_of_a_section_that_it_does_not_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("mine.toml");
+    let base = Kernel::parse("7.3").unwrap();
+    let sections = base.to_table().unwrap().into_iter();
+    let sections = sections.filter_map(|(name, rules)| Some((name, rules.as_table()?.clone())));
+    let mut nr_sections = 0;
+    for (section, rules) in sections.filter(|(name, _)| name != "gaps") {
+        let Some((rule, value)) = rules.into_iter().find(|(_, value)| !value.is_table()) else {
+            continue;
+        };
+        let text = format!("based-on = \"7.3\"\n[{section}]\n{rule} = {value}\n");
+        std::fs::write(&path, text).unwrap();
+        let kernel = Kernel::parse(path.to_str().unwrap()).unwrap();
+        assert_eq!(kernel.rules, base.rules, "[{section}] {rule} = {value}");
+        nr_sections += 1;
+    }
+    assert!(nr_sections >= 10, "{nr_sections}");
+}
+
+#[test]
 fn collapse_follows_the_history_and_its_edits() {
     let collapse = |name: &str| Kernel::parse(name).unwrap().rules.collapse;
     assert_eq!(collapse("6.18"), CollapseRules::stock());
