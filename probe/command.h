@@ -58,7 +58,7 @@ enum operation { OP_MAP, OP_READ, OP_WRITE, OP_UNMAP, OP_DROP, OP_PROTECT, OP_AD
                  OP_FORK, OP_EXIT, OP_SHARE, OP_COLLAPSE, OP_FREE, OP_PUNCH, OP_PIN, OP_UNPIN,
                  OP_LOAD, OP_OPEN, OP_CLOSE, OP_PUT, OP_SYNC, OP_TRIM, OP_SCAN, OP_IDLE, OP_COLD,
                  OP_PAGEOUT, OP_LOCK, OP_LOCKALL, OP_FILL, OP_SIZE, OP_RESERVE, OP_STUFF, OP_ZSWAP, OP_NODE,
-                 OP_POLICY, OP_BIND, OP_MOVE, OP_MIGRATE, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN,
+                 OP_POLICY, OP_BIND, OP_MOVE, OP_MIGRATE, OP_HINT, OP_NONE, OP_SUM, OP_SHOW, OP_FLUSH, OP_JOIN,
                  OP_LEAVE, OP_REFRESH };
 /* Pages count from BASE. `how` is a word of letters, `to` a page, a slot or a value to store. */
 struct command { enum operation op; u64 first, nr, to; char how[8]; };

@@ -172,7 +172,7 @@ static enum operation operation_of(const char *word, u64 len)
                                          "punch", "pin", "unpin", "load", "open",
                                          "close", "put", "sync", "trim", "scan", "idle", "cold",
                                          "pageout", "lock", "lockall", "fill", "size", "reserve", "stuff",
-                                         "zswap", "node", "policy", "bind", "move", "migrate" };
+                                         "zswap", "node", "policy", "bind", "move", "migrate", "hint" };
     for (int op = 0; op < OP_NONE; op++) {
         if (begins(word, NAMES[op], 0) && length(NAMES[op]) == len) { return (enum operation)op; }
     }
@@ -282,8 +282,8 @@ static void step(const char *line)
     }
     if (is_touch(c.op) && !FAIL(done)) { print_faults(); }
     if (huge_bytes) { read_huge_state(pids); } else { read_state(pids); }
-    if (is_idle) { hide_values(); }
-    if (!is_limited) { sum_all(); }
+    if (is_idle || is_balanced) { hide_values(); }
+    if (!is_limited && !is_balanced) { sum_all(); }
     if (wants_statistics) { print_statistics(pids); }
     print_changes();
     print_swapped();
@@ -347,6 +347,8 @@ static void start_program(const char *line)
     nr_steps = 0;
     has_nodes = within(line, "nodes=") != 0;
     if (has_nodes) { read_zones(); }
+    is_balanced = within(line, "balanced") != 0;
+    if (is_balanced) { keep_from_balancing(); }
     start_shmem(within(line, "shmem="));
     make_own_file(line);
     limit_khugepaged(within(line, "khugepaged="));

@@ -4,6 +4,7 @@
 #include "command.h"
 
 #define NR_NODES_MAX 8UL
+#define MPOL_LOCAL 4
 #define MPOL_MF_STRICT 1
 #define MPOL_MF_MOVE 2
 #define MPOL_MF_MOVE_ALL 4
@@ -121,5 +122,50 @@ static s64 do_migrate(const struct command *c)
     u64 from = 1UL << (c->how[1] - '0'), to = 1UL << (c->how[2] - '0');
     s64 done = sys4(SYS_migrate_pages, 0, 64, (s64)&from, (s64)&to);
     return FAIL(done) ? done : 0;
+}
+
+/* NUMA balancing works for one process at a time, as long as the program says. */
+#define BALANCING "/proc/sys/kernel/numa_balancing"
+/* Of two passes in a row, the balancer may leave an area out of only one. */
+#define NR_PASSES 2
+static int is_balanced;
+
+/* Passes of the balancer over this process's memory. */
+static u64 nr_passes(void)
+{
+    static char text[1 << 14];
+    must(read_file("/proc/self/sched", text, sizeof text), "cannot read", "/proc/self/sched");
+    const char *value;
+    for (const char *line = text; *line; line = next_line(line)) {
+        if (!(value = after(line, "mm->numa_scan_seq"))) { continue; }
+        while (*value == ' ' || *value == ':') { value++; }
+        return as_number(value);
+    }
+    fatal("no passes of the balancer in", "/proc/self/sched", 0);
+    return 0;
+}
+
+/* Gives all areas so far a policy with which the balancer leaves them alone. */
+static void keep_from_balancing(void)
+{
+    static char maps[1 << 16];
+    must(read_file("/proc/self/maps", maps, sizeof maps), "cannot read", "/proc/self/maps");
+    for (const char *line = maps; *line; line = next_line(line)) {
+        const char *at = line;
+        u64 start = number(&at, 16);
+        at++;
+        u64 end = number(&at, 16);
+        call6(SYS_mbind, (s64)start, (s64)(end - start), MPOL_LOCAL, 0, 0, 0);
+    }
+}
+
+/* Lets the balancer mark this process's pages. */
+static s64 do_hint(void)
+{
+    must(write_file(BALANCING, "1") ? 0 : -1, "cannot set", BALANCING);
+    u64 end = nr_passes() + NR_PASSES;
+    while (nr_passes() < end) { }
+    must(write_file(BALANCING, "0") ? 0 : -1, "cannot set", BALANCING);
+    return 0;
 }
 #endif

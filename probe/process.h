@@ -332,6 +332,7 @@ static s64 perform(const struct command *c)
     case OP_BIND: return do_bind(c);
     case OP_MOVE: return do_move(c);
     case OP_MIGRATE: return do_migrate(c);
+    case OP_HINT: return do_hint();
     case OP_PIN: return do_pin(c);
     case OP_LOCK: return do_lock(c);
     case OP_LOCKALL: return do_lock_all(c);

@@ -98,11 +98,12 @@ def save(work, name, results, out):
     print(f"{name}: {len(results)} files, {archive.stat().st_size >> 10} KiB", flush=True)
 
 
-def arguments(description, kind):
+def arguments(description, kind, makes_programs=False):
     """The options shared by all recorders of programs; `kind` is the folder of their archives."""
     parser = argparse.ArgumentParser(description=description.splitlines()[0])
     parser.add_argument("versions", nargs="+", help=" ".join(packages.VERSIONS))
-    parser.add_argument("--programs", type=pathlib.Path, required=True)
+    if not makes_programs:
+        parser.add_argument("--programs", type=pathlib.Path, required=True)
     parser.add_argument("--work", type=pathlib.Path, default=ROOT / "target" / "recordings")
     parser.add_argument("--out", type=pathlib.Path, default=ROOT / "recordings" / kind)
     return parser

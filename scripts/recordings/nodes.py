@@ -14,7 +14,14 @@ import cow
 import guest
 
 NODE_MB = 1024
-BALANCING = "set /proc/sys/kernel/numa_balancing 0"
+# Programs wait for NUMA balancing.
+SECONDS = 7200
+BALANCING = ["set /proc/sys/kernel/numa_balancing 0"]
+# A program decides when NUMA balancing marks its pages (`hint`), and waits for it.
+BALANCER = "/sys/kernel/debug/sched/numa_balancing"
+BALANCING += [f"set {BALANCER}/{name} {value}" for name, value in
+              [("scan_delay_ms", 1), ("scan_period_min_ms", 10), ("scan_period_max_ms", 20),
+               ("scan_size_mb", 64)]]
 
 
 class NodesGuest(cow.CowGuest):
@@ -40,7 +47,7 @@ def record(work, version, variant, programs, out):
     files = sorted((programs / f"{page >> 10}K").glob("*.txt"))
     first, *others = cow.commands(files, page)
     results = machine.run_programs(work / "probe" / guest.arch_of(variant), files,
-                                   [first, BALANCING, *others])
+                                   [first, *BALANCING, *others], SECONDS)
     cow.save(work, built.archive_name(version, variant), results, out)
 
 

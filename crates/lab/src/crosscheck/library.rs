@@ -38,7 +38,8 @@ pub enum LibraryError {
 
 /// Subfolders with recordings of processes and of clearing, which a scan for recordings of files
 /// skips.
-const OTHER_KINDS: [&str; 10] = [
+const OTHER_KINDS: [&str; 11] = [
+    "balancing",
     "clear",
     "cow",
     "collapse",

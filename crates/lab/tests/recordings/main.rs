@@ -103,12 +103,13 @@ type Kind = (&'static str, IsKnown, (usize, usize));
 
 /// Kinds of random programs, the known differences, and how many programs and kernels there are:
 /// far fewer mean that the test did not find the archives.
-const KINDS: [Kind; 6] = [
+const KINDS: [Kind; 7] = [
     ("collapse", collapse::is_known, (3_524, 10)),
     ("cow", cow::is_disturbed, (3_820, 11)),
     ("hugetlb", |_, _| false, (1_700, 10)),
     ("shmem", |_, _| false, (960, 8)),
     ("nodes", |_, _| false, (1_600, 4)),
+    ("balancing", nodes::is_known, (650, 5)),
     ("khugepaged", |_, row| row.seed == ADVISED_LATE, (482, 2)),
 ];
 

@@ -210,6 +210,7 @@ impl Generator {
             zswap,
             shmem,
             nodes,
+            is_balanced: false,
             steps: Vec::new(),
         };
         let nr_processes = 2 + rng.below(NR_SLOTS as u64 - 1) as usize;

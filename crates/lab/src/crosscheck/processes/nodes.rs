@@ -7,6 +7,8 @@
 //!   0 bind 0 32 b1M             mbind: bind to node 1; `M` moves existing pages
 //!   0 move 3 t0                 move_pages to node 0; `A` also moves pages of several processes
 //!   0 migrate n01               migrate_pages from node 0 to node 1
+//!   program 5 pages=128 sizes=64 nodes=2 balanced
+//!   0 hint                      NUMA balancing marks the process's pages
 //! ```
 
 use largefolio_mm::mempolicy::{MemPolicy, PolicyMode};

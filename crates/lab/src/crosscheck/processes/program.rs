@@ -48,6 +48,8 @@ pub struct ProcessProgram {
     pub(super) shmem: Option<ShmemSettings>,
     /// Nodes of the machine; pages are compared with theirs.
     pub(super) nodes: Option<u64>,
+    /// Whether NUMA balancing marks pages when a step says so. Pages are read only by the steps.
+    pub(super) is_balanced: bool,
     pub(super) steps: Vec<ProcessStep>,
 }
 
@@ -87,6 +89,8 @@ pub(super) enum AreaSource {
 }
 
 pub(super) const FILE_PAGES: u64 = 256;
+/// The word for programs with hints.
+const BALANCED: &str = "balanced";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ProcessOp {
@@ -150,6 +154,8 @@ pub(super) enum ProcessOp {
     Move(PageRange, MoveTo),
     /// `migrate_pages` from one node to another.
     Migrate([NodeId; 2]),
+    /// NUMA balancing marks the process's pages.
+    Hint,
     /// Stores to every byte of each page.
     Stuff(PageRange, Stuffing),
     /// Switches zswap on or off.
@@ -346,6 +352,7 @@ impl fmt::Display for ProcessOp {
             Self::Bind(pages, binding) => write!(f, "bind {pages} {}", binding.text()),
             Self::Move(pages, to) => write!(f, "move {pages} {}", to.text()),
             Self::Migrate([from, to]) => write!(f, "migrate n{}{}", from.0, to.0),
+            Self::Hint => write!(f, "hint"),
             Self::Stuff(pages, stuffing) => write!(f, "stuff {pages} {}", stuffing.letter()),
             Self::Zswap(is_on) => write!(f, "zswap {}", u8::from(is_on)),
             Self::Scan => write!(f, "scan"),
@@ -380,6 +387,9 @@ impl fmt::Display for ProcessProgram {
         if let Some(nr) = self.nodes {
             write!(f, " nodes={nr}")?;
         }
+        if self.is_balanced {
+            write!(f, " {BALANCED}")?;
+        }
         writeln!(f)?;
         self.steps.iter().try_for_each(|step| writeln!(f, "{step}"))
     }
@@ -395,6 +405,7 @@ impl ProcessStep {
             ("node", [node, ..]) => ProcessOp::Node(node_of(node)?),
             ("policy", [how, ..]) => ProcessOp::Policy(policy_of(how)?),
             ("migrate", [how, ..]) => ProcessOp::Migrate(ends_of(how)?),
+            ("hint", _) => ProcessOp::Hint,
             ("scan", _) => ProcessOp::Scan,
             ("idle", _) => ProcessOp::Idle,
             ("unpin", _) => ProcessOp::Unpin,
@@ -419,7 +430,12 @@ impl ProcessOp {
     pub(super) const fn is_about_nodes(self) -> bool {
         matches!(
             self,
-            Self::Node(_) | Self::Policy(_) | Self::Bind(..) | Self::Move(..) | Self::Migrate(_)
+            Self::Node(_)
+                | Self::Policy(_)
+                | Self::Bind(..)
+                | Self::Move(..)
+                | Self::Migrate(_)
+                | Self::Hint
         )
     }
 
@@ -483,8 +499,10 @@ impl ProcessProgram {
         let zswap = rest.iter().find_map(|word| ZswapLimits::of(word)).transpose()?;
         let shmem = rest.iter().find_map(|word| ShmemSettings::of(word)).transpose()?;
         let nodes = rest.iter().find_map(|word| nodes_of(word)).transpose()?;
+        let is_balanced = rest.contains(&BALANCED);
         let is_own = |word: &&str| {
-            limits(word).is_none()
+            *word != BALANCED
+                && limits(word).is_none()
                 && Limit::of(word).is_none()
                 && ZswapLimits::of(word).is_none()
                 && ShmemSettings::of(word).is_none()
@@ -506,7 +524,7 @@ impl ProcessProgram {
         };
         let seed = number(seed)?;
         let named = Self { seed, nr_pages, sizes_kib, ..Self::default() };
-        Ok(Self { own_file, huge, khugepaged, limit, zswap, shmem, nodes, ..named })
+        Ok(Self { own_file, huge, khugepaged, limit, zswap, shmem, nodes, is_balanced, ..named })
     }
 
     /// Whether it sets the folio sizes of shared memory.

@@ -299,6 +299,10 @@ impl ProgramReplay {
                     (range.first..range.end()).map(|page| self.addr(page)).collect();
                 self.memory.move_pages(mm, addrs, node, pages)
             }
+            ProcessOp::Hint => {
+                self.memory.mark_for_balancing(mm);
+                Ok(())
+            }
             // The recording program has every privilege.
             ProcessOp::Migrate(ends) => self.memory.migrate_pages(mm, ends, BoundPages::MoveAll),
             _ => unreachable!("handled by step"),
