@@ -48,6 +48,7 @@ class Settings(TypedDict, total=False):
     nested: bool
     reference_ns: int | None
     cpus: int | None
+    numa: str | None
     max_work: int
 
 
@@ -63,7 +64,7 @@ def asked(
     if unknown := [name for name in settings if name not in known]:
         raise TypeError(_no_such(unknown[0], ["kernels", "machines", "seeds", *known]))
     filesystem, reference_ns = settings.get("filesystem"), settings.get("reference_ns")
-    cpus = settings.get("cpus")
+    cpus, numa = settings.get("cpus"), settings.get("numa")
     memory = items(settings.get("memory", "16G"), "memory", (Integral, str))
     return {
         "kernels": _kernels(kernels),
@@ -83,6 +84,7 @@ def asked(
         "nested": switch(settings.get("nested", False), "nested"),
         "reference_ns": None if reference_ns is None else whole(reference_ns, "reference_ns"),
         "cpus": None if cpus is None else whole(cpus, "cpus", _U32_MAX),
+        "numa": None if numa is None else text(numa, "numa"),
         "max_work": whole(settings.get("max_work", 1), "max_work"),
     }
 

@@ -65,6 +65,9 @@ def predict(
         nested: estimate for a virtual machine.
         reference_ns: nanoseconds per reference on khugepaged's clock; 0: it never runs.
         cpus: CPUs that the trace's threads run on; default: the machine's.
+        numa: ``"node=1,bind=0"``: where the program runs on a machine with NUMA nodes, and its memory
+            policy, as for ``folio predict --numa``; ``"node=1@50%"`` moves it, ``"balance=10%"``
+            lets NUMA balancing work.
         max_work: factor for the limit of work and memory per trace; the error for a larger trace
             names the factor it needs.
 

@@ -112,7 +112,7 @@ def sweep(
         client: a ``distributed.Client``.
         directory: the data set: a local path, or an address.
         kernels, machines, seeds, memory, swap, at, fragmentation, aged, filesystem, warm, annotate, linked,
-            nested, reference_ns, cpus, max_work, policy (no Python objects): as for :func:`predict`; at
+            nested, reference_ns, cpus, numa, max_work, policy (no Python objects): as for :func:`predict`; at
             most a million cells per trace, and four million in all.
         progress: ``None``: a bar on stderr if that is a terminal; or ``True``, ``False``, or a
             callable that gets the finished and the requested cells.

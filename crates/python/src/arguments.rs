@@ -45,6 +45,7 @@ pub(crate) struct PredictArguments<'py> {
     nested: bool,
     reference_ns: Option<u64>,
     cpus: Option<u32>,
+    numa: Option<String>,
     max_work: u64,
 }
 
@@ -88,6 +89,12 @@ impl PredictArguments<'_> {
             cache: if self.warm { CacheState::Warm } else { CacheState::Cold },
             ns_per_reference: self.reference_ns.unwrap_or(plain.ns_per_reference),
             nr_cpus: self.cpus,
+            numa: self
+                .numa
+                .as_ref()
+                .map(|text| text.parse())
+                .transpose()
+                .map_err(|error: String| Failure::Argument(format!("numa: {error}")))?,
             max_work: self.max_work,
             walks: if self.nested { Walks::Nested } else { Walks::Native },
             ..plain

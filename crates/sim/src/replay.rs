@@ -61,7 +61,7 @@ pub use request::spec::{CacheState, CellSpec};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.
-pub const RESULTS_VERSION: u32 = 17;
+pub const RESULTS_VERSION: u32 = 18;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {

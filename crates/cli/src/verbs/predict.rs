@@ -214,9 +214,9 @@ struct ProgramArgs {
     cpus: Option<u32>,
     /// Run the program as numactl does, on a machine with NUMA nodes: on the CPUs of node=N [default:
     /// 0], with a memory policy: bind=N, preferred=N, interleave=N-N, preferred-many=N+N,
-    /// weighted-interleave=N-N or local
-    #[arg(long, value_name = "[node=N,]POLICY", conflicts_with = "sweep",
-        value_parser = str::parse::<Numa>)]
+    /// weighted-interleave=N-N or local. It moves to another node's CPUs with node=N@SHARE%, and
+    /// NUMA balancing marks its pages after each SHARE of the trace with balance=SHARE%
+    #[arg(long, value_name = "[node=N,]POLICY", value_parser = str::parse::<Numa>)]
     numa: Option<Numa>,
     /// Time that passes for khugepaged and kcompactd per reference, in nanoseconds; with 0, neither
     /// runs

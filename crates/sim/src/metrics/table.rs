@@ -560,6 +560,24 @@ pub const SOME: &[Metric] = &[
     part!("processes", processes.nr_alive_max).csv("processes_alive_max"),
     part!("bytes", processes.memory.peak_bytes).csv("memory_peak"),
     part!("references", processes.memory.peak_references).csv("memory_peak_at"),
+    part!("bytes", nodes.mapped_local_bytes)
+        .csv("nodes_mapped_local")
+        .label("mapped on the own node")
+        .later(),
+    part!("bytes", nodes.mapped_other_bytes)
+        .csv("nodes_mapped_other")
+        .label("mapped on other nodes")
+        .less_is_better()
+        .later(),
+    part!("faults", nodes.hint_faults)
+        .csv("nodes_hint_faults")
+        .label("hinting faults")
+        .less_is_better()
+        .later(),
+    part!("bytes", nodes.hint_moved_bytes)
+        .csv("nodes_hint_moved")
+        .label("moved by balancing")
+        .later(),
 ];
 
 macro_rules! memory_parts {

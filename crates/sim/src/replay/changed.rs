@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::kernel::KernelError;
 use crate::replay::request::changes::SettingChange;
+use crate::replay::request::numa::NumaEvent;
 use crate::replay::request::spec::CellSpec;
 
 /// A change of settings that happened during a replay.
@@ -36,6 +37,8 @@ pub(crate) struct Pending {
 pub(crate) struct Changes {
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) done: Vec<Changed>,
+    /// Moves and passes of NUMA balancing, with their rows.
+    pub(crate) numa: VecDeque<(u64, NumaEvent)>,
 }
 
 impl Changes {
@@ -48,7 +51,19 @@ impl Changes {
             row: change.row(nr_before, nr_rows),
             rules: kernel.rules,
         });
-        Ok(Self { pending: pending.collect(), done: Vec::new() })
+        let numa = spec.numa.map_or_else(Vec::new, |numa| numa.events(nr_before, nr_rows));
+        Ok(Self { pending: pending.collect(), done: Vec::new(), numa: numa.into() })
+    }
+
+    /// Returns the row of the next change; `None` after the last.
+    pub(crate) fn next_row(&self) -> Option<u64> {
+        let setting = self.pending.front().map(|next| next.row);
+        let numa = self.numa.front().map(|(row, _)| *row);
+        setting.into_iter().chain(numa).min()
+    }
+
+    pub(crate) fn take_due_numa(&mut self, row: u64) -> Option<NumaEvent> {
+        self.numa.pop_front_if(|(due, _)| *due <= row).map(|(_, event)| event)
     }
 
     pub(crate) fn take_due(&mut self, row: u64) -> Option<Pending> {

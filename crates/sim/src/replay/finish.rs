@@ -102,9 +102,14 @@ impl Cell {
         }
         let (now, base) = (&self.counted.end.counters.numa, &self.counted.base.counters.numa);
         let page_bytes = self.page().bytes();
+        let [near, far] = self.counted.largest.near_and_far;
         Some(Nodes {
             local_bytes: (now.nr_local_pages - base.nr_local_pages) * page_bytes,
             other_bytes: (now.nr_other_pages - base.nr_other_pages) * page_bytes,
+            mapped_local_bytes: near * page_bytes,
+            mapped_other_bytes: far * page_bytes,
+            hint_faults: now.nr_hints - base.nr_hints,
+            hint_moved_bytes: (now.nr_hint_moved_pages - base.nr_hint_moved_pages) * page_bytes,
         })
     }
 

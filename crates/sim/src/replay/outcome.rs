@@ -120,6 +120,14 @@ pub struct Nodes {
     pub local_bytes: u64,
     /// On other nodes.
     pub other_bytes: u64,
+    /// Mapped on the node of the program's CPU when most memory was mapped.
+    pub mapped_local_bytes: u64,
+    /// Mapped on other nodes then.
+    pub mapped_other_bytes: u64,
+    /// Faults on pages that NUMA balancing had marked (docs/behaviour R.6).
+    pub hint_faults: u64,
+    /// Memory that such faults moved near the CPU.
+    pub hint_moved_bytes: u64,
 }
 
 /// Huge pages of pools (docs/behaviour O), as counts of huge pages or of calls.

@@ -150,6 +150,12 @@ pub enum RequestError {
         if *nr_nodes == 1 { "one node".to_owned() } else { format!("{nr_nodes} nodes") }
     )]
     NoNode { numa: Numa, machine: String, node: u8, nr_nodes: usize },
+    #[error(
+        "--numa {numa}: {} has one node, and NUMA balancing needs several; a machine file lists \
+         nodes under [[nodes]]",
+        shown(machine)
+    )]
+    NoBalancing { numa: Numa, machine: String },
     #[error("a fragmentation of {0} thousandths is not supported; expected 0 to {PERMILLE_MAX}")]
     Fragmentation(u32),
     #[error(
@@ -460,9 +466,12 @@ impl ReplayRequest {
         }
         let Some(numa) = self.numa else { return Ok(()) };
         let missing = |machine: &Machine| {
-            let (node, nr_nodes) = numa.missing_in(machine)?;
-            let (machine, node) = (machine.name.clone(), node.0);
-            Some(RequestError::NoNode { numa, machine, node, nr_nodes })
+            let name = machine.name.clone();
+            if let Some((node, nr_nodes)) = numa.missing_in(machine) {
+                return Some(RequestError::NoNode { numa, machine: name, node: node.0, nr_nodes });
+            }
+            let is_idle = numa.balance.is_some() && machine.nodes.len() <= 1;
+            is_idle.then_some(RequestError::NoBalancing { numa, machine: name })
         };
         self.machines.iter().find_map(missing).map_or(Ok(()), Err)
     }

@@ -15,8 +15,7 @@ impl Cell {
     /// Returns the row before which the next setting changes. The run that fills the page cache is
     /// an earlier one: nothing changes during it.
     pub(crate) fn next_change(&self) -> u64 {
-        let next = self.settings.pending.front().filter(|_| !self.is_warming());
-        next.map_or(u64::MAX, |next| next.row)
+        self.settings.next_row().filter(|_| !self.is_warming()).unwrap_or(u64::MAX)
     }
 
     /// Changes the settings that are due before `row`.
@@ -42,6 +41,9 @@ impl Cell {
                 references: self.hardware.nr_references,
                 has_effect,
             });
+        }
+        while let Some(event) = self.settings.take_due_numa(row) {
+            self.follow_numa(event);
         }
     }
 

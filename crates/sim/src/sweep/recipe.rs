@@ -28,6 +28,8 @@ pub enum RecipeError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Change(#[from] SettingChangeError),
+    #[error("{0}")]
+    Numa(String),
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -74,6 +76,9 @@ pub struct Setting {
     pub nr_cpus: Option<u32>,
     /// Kind of page-table walks in the time estimate.
     pub walks: Walks,
+    /// Where the program runs on a machine with nodes, its policy, and NUMA balancing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numa: Option<String>,
 }
 
 /// Omit zeros, so that the identities of older cells stay unchanged.
@@ -144,6 +149,7 @@ impl Setting {
             reference_ns: cell.ns_per_reference,
             nr_cpus: cell.nr_cpus,
             walks: cell.walks,
+            numa: cell.numa.map(|numa| numa.to_string()),
         }
     }
 }
@@ -173,6 +179,7 @@ impl Recipe {
         let linked = self.setting.linked.iter().map(|text| text.parse());
         let cgroups = self.setting.cgroups.iter().map(|text| text.parse());
         let changes = self.setting.changes.iter().map(|text| text.parse());
+        let numa = self.setting.numa.as_ref().map(|text| text.parse()).transpose();
         Ok(CellSpec {
             cache,
             seed,
@@ -188,6 +195,7 @@ impl Recipe {
             changes: changes.collect::<Result<_, _>>()?,
             ns_per_reference: self.setting.reference_ns,
             nr_cpus: self.setting.nr_cpus,
+            numa: numa.map_err(RecipeError::Numa)?,
             budget: self.budget,
             ..CellSpec::new(kernel, machine)
         })

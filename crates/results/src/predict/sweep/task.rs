@@ -183,7 +183,7 @@ fn settings(setting: &Setting) -> Settings {
         annotations: setting.annotations.clone(),
         changes: setting.changes.clone(),
         allocator: None,
-        numa: None,
+        numa: setting.numa.clone(),
         reference_ns: setting.reference_ns,
     }
 }

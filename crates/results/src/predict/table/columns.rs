@@ -128,7 +128,7 @@ fn identity() -> [Column; 16] {
     ]
 }
 
-fn settings() -> [Column; 14] {
+fn settings() -> [Column; 15] {
     [
         Column::new(
             "unusable_permille",
@@ -158,6 +158,7 @@ fn settings() -> [Column; 14] {
         Column::new("policy_honoured", Values::Known(|row| answers(row.outcome, |of| of.honoured))),
         Column::new("policy_refused", Values::Known(|row| answers(row.outcome, |of| of.refused))),
         Column::new("changes", Values::Strings(|row| row.settings.changes.clone())).later(),
+        Column::new("numa", Values::MaybeText(|row| row.settings.numa.as_deref())).later(),
     ]
 }
 

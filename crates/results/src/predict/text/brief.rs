@@ -65,6 +65,7 @@ pub(super) fn section(rows: &[Outcome]) -> Section {
         bytes("read from files", |row| row.reads.bytes),
         bytes("memory", memory_bytes),
         bytes("  from other nodes", |row| row.nodes.map_or(0, |nodes| nodes.other_bytes)),
+        bytes("  moved by balancing", |row| row.nodes.map_or(0, |nodes| nodes.hint_moved_bytes)),
     ]);
     // The page size changes each part by a different amount.
     if rows.iter().any(|row| row.page_bytes != rows[0].page_bytes) {

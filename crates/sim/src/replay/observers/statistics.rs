@@ -220,6 +220,8 @@ pub(crate) struct Largest {
     pub(crate) statistics: Statistics,
     pub(crate) page_table_bytes: u64,
     pub(crate) memory_stat: MemoryStat,
+    /// Mapped pages near the CPU and on other nodes; zero on a machine with one node.
+    pub(crate) near_and_far: [u64; 2],
 }
 
 impl Largest {
@@ -235,11 +237,12 @@ impl Largest {
             let living: Vec<(usize, MmId)> = living.collect();
             let page_table_bytes = page_table_bytes(memory, &living);
             let cached = CachedBytes::of(memory);
+            let near_and_far = near_and_far(memory, &living);
             let statistics = Statistics::of(memory, &cached, living);
             let nr_bytes = statistics.total.rss_bytes;
             if nr_bytes > self.nr_bytes {
                 let memory_stat = memory_stat(&statistics.machine, &cached);
-                *self = Self { nr_bytes, statistics, page_table_bytes, memory_stat };
+                *self = Self { nr_bytes, statistics, page_table_bytes, memory_stat, near_and_far };
             }
         }
         may_be_larger
@@ -248,6 +251,14 @@ impl Largest {
     pub(crate) fn nr_pages(&self, page: PageSize) -> usize {
         usize::try_from(self.nr_bytes >> page.shift()).unwrap_or(usize::MAX)
     }
+}
+
+fn near_and_far(memory: &Memory, living: &[(usize, MmId)]) -> [u64; 2] {
+    if memory.core().buddy.is_single() {
+        return [0; 2];
+    }
+    let each = living.iter().map(|&(_, mm)| memory.mapped_near_and_far(mm));
+    each.fold([0; 2], |[near, far], [more_near, more_far]| [near + more_near, far + more_far])
 }
 
 /// Returns the size of the last level of page tables. A PMD entry has a deposited table.

@@ -14,6 +14,7 @@ use crate::replay::error::CellError;
 use crate::replay::program::ProcessNr;
 use crate::replay::program::place::page_end;
 use crate::replay::program::space::SpaceNr;
+use crate::replay::request::numa::NumaEvent;
 
 fn policy_of(event: &Event) -> Result<Option<MemPolicy>, Invalid> {
     let nodes = (0..NodeId::LIMIT).filter(|node| event.aux >> node & 1 == 1).map(NodeId);
@@ -39,7 +40,26 @@ impl Cell {
     pub(crate) fn place_on_node(&mut self, space: SpaceNr) -> Result<(), CellError> {
         let Some(numa) = self.spec.numa else { return Ok(()) };
         let mm = self.program.spaces[space].mm;
-        Ok(self.change(|memory| memory.set_node_place(mm, numa.0))?)
+        Ok(self.change(|memory| memory.set_node_place(mm, numa.place))?)
+    }
+
+    /// Moves all processes to another node, or lets NUMA balancing mark the pages of all.
+    pub(crate) fn follow_numa(&mut self, event: NumaEvent) {
+        let mms: Vec<MmId> = self.program.spaces.iter().map(|(_, space)| space.mm).collect();
+        for mm in mms {
+            match event {
+                // The request was checked: the machine has the node.
+                NumaEvent::Run(node) => {
+                    let _ = self.change(|memory| memory.run_on(mm, node));
+                }
+                NumaEvent::Balance => {
+                    self.change(|memory| memory.mark_for_balancing(mm));
+                }
+            }
+        }
+        if let NumaEvent::Run(node) = event {
+            self.program.policies.run_on(node);
+        }
     }
 
     /// Replays `set_mempolicy` or mbind. A call that the kernel refuses changes nothing.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use largefolio_mm::nodes::Task;
-use largefolio_mm::units::MmId;
+use largefolio_mm::units::{MmId, NodeId};
 use largefolio_trace::ThreadId;
 
 /// In use from the first `set_mempolicy` on. Until then, all threads have the policy of the start.
@@ -25,6 +25,11 @@ impl ThreadPolicies {
     /// Begins to keep threads apart; `task` is what all have so far.
     pub(crate) fn begin(&mut self, task: Task) {
         self.at_start.get_or_insert(task);
+    }
+
+    /// All threads run on a node's CPUs.
+    pub(crate) fn run_on(&mut self, node: NodeId) {
+        self.by_thread.values_mut().chain(&mut self.at_start).for_each(|task| task.run_on(node));
     }
 
     /// A new thread or process has the policy of the thread that started it.

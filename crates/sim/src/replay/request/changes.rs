@@ -18,11 +18,17 @@ pub(crate) const NR_CHANGES_MAX: usize = 64;
 const NR_PARTS: u64 = 100_000;
 const NR_DECIMALS_MAX: usize = 3;
 
+/// A share of the trace's rows, below 100%: `50%`, `12.5%`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Share {
+    /// Of [`NR_PARTS`].
+    nr_parts: u64,
+}
+
 /// A change of settings, and the share of the trace's rows before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
-    /// Of [`NR_PARTS`].
-    nr_parts: u64,
+    share: Share,
     edits: String,
 }
 
@@ -35,23 +41,49 @@ impl FromStr for SettingChange {
 
     fn from_str(text: &str) -> Result<Self, SettingChangeError> {
         let (share, edits) = text.split_once("%:").ok_or(SettingChangeError)?;
-        let nr_parts = parts_of(share).ok_or(SettingChangeError)?;
+        let share = Share::of(share).ok_or(SettingChangeError)?;
         if edits.is_empty() {
             return Err(SettingChangeError);
         }
-        Ok(Self { nr_parts, edits: edits.to_owned() })
+        Ok(Self { share, edits: edits.to_owned() })
     }
 }
 
-/// Parses a percentage below 100 with at most three decimals.
-fn parts_of(share: &str) -> Option<u64> {
-    let (whole, decimals) = share.split_once('.').unwrap_or((share, "0"));
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    if !is_number(whole) || !is_number(decimals) || decimals.len() > NR_DECIMALS_MAX {
-        return None;
+impl Share {
+    /// Parses a percentage below 100 with at most three decimals, without its sign.
+    pub(crate) fn of(percent: &str) -> Option<Self> {
+        let (whole, decimals) = percent.split_once('.').unwrap_or((percent, "0"));
+        let is_number =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !is_number(whole) || !is_number(decimals) || decimals.len() > NR_DECIMALS_MAX {
+            return None;
+        }
+        let nr_parts = format!("{whole}{decimals:0<NR_DECIMALS_MAX$}").parse().ok()?;
+        (nr_parts < NR_PARTS).then_some(Self { nr_parts })
     }
-    let parts = format!("{whole}{decimals:0<NR_DECIMALS_MAX$}").parse().ok()?;
-    (parts < NR_PARTS).then_some(parts)
+
+    /// Returns this share, twice, three times, .. as long as they are below 100%.
+    pub(crate) fn multiples(self) -> impl Iterator<Item = Self> {
+        let each = usize::try_from(self.nr_parts.max(1)).unwrap_or(usize::MAX);
+        (self.nr_parts.max(1)..NR_PARTS).step_by(each).map(|nr_parts| Self { nr_parts })
+    }
+
+    /// Returns the first row after the share, if `nr_before` of `nr_rows` rows precede the
+    /// recording.
+    pub(crate) fn row(self, nr_before: u64, nr_rows: u64) -> u64 {
+        let nr_counted = u128::from(nr_rows.saturating_sub(nr_before));
+        let nr = nr_counted * u128::from(self.nr_parts) / u128::from(NR_PARTS);
+        nr_before + u64::try_from(nr).unwrap_or(u64::MAX)
+    }
+}
+
+impl fmt::Display for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let per_percent = NR_PARTS / 100;
+        let (whole, decimals) = (self.nr_parts / per_percent, self.nr_parts % per_percent);
+        let text = format!("{whole}.{decimals:0NR_DECIMALS_MAX$}");
+        write!(f, "{}%", text.trim_end_matches('0').trim_end_matches('.'))
+    }
 }
 
 impl fmt::Display for SettingChange {
@@ -64,10 +96,7 @@ impl SettingChange {
     /// Returns the share of the rows before the change: `50%`, `12.5%`.
     #[must_use]
     pub fn share(&self) -> String {
-        let per_percent = NR_PARTS / 100;
-        let (whole, decimals) = (self.nr_parts / per_percent, self.nr_parts % per_percent);
-        let text = format!("{whole}.{decimals:0NR_DECIMALS_MAX$}");
-        format!("{}%", text.trim_end_matches('0').trim_end_matches('.'))
+        self.share.to_string()
     }
 
     /// Returns the settings, as edits of a kernel.
@@ -79,9 +108,7 @@ impl SettingChange {
     /// Returns the first row with the new settings, if `nr_before` of `nr_rows` rows precede the
     /// recording.
     pub(crate) fn row(&self, nr_before: u64, nr_rows: u64) -> u64 {
-        let nr_counted = u128::from(nr_rows.saturating_sub(nr_before));
-        let nr = nr_counted * u128::from(self.nr_parts) / u128::from(NR_PARTS);
-        nr_before + u64::try_from(nr).unwrap_or(u64::MAX)
+        self.share.row(nr_before, nr_rows)
     }
 
     /// Returns the changes in the order of their rows, and the kernel after each.
@@ -94,7 +121,7 @@ impl SettingChange {
         page: PageSize,
     ) -> Result<Vec<(&'a Self, Kernel)>, KernelError> {
         let mut ordered: Vec<&Self> = changes.iter().collect();
-        ordered.sort_by_key(|change| change.nr_parts);
+        ordered.sort_by_key(|change| change.share);
         let mut now = kernel.clone();
         let after = |change: &'a Self| {
             now = now.after_setting(&change.edits)?;

@@ -3,7 +3,7 @@
 use largefolio_mm::nodes::LOCAL_DISTANCE;
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::{Machine, MachineNode};
-use largefolio_sim::replay::{CellSpec, replay};
+use largefolio_sim::replay::{CellSpec, Outcome, replay};
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::{SHARES_MEMORY, mempolicy, mmap_flags};
 use largefolio_trace::{Event, FileInfo, Op};
@@ -56,14 +56,17 @@ fn start(flags: u32) -> Event {
     Event { aux: 1, flags, ..Event::new(0, Op::Fork) }
 }
 
-/// Pages of 4K that are not on the node of the program.
-fn far_pages(kernel: &str, events: impl IntoIterator<Item = Event>) -> u64 {
+fn outcome_of(spec: CellSpec, events: impl IntoIterator<Item = Event>) -> Outcome {
     let file = FileInfo { path: "/bin/p".into(), size_bytes: 0x1000, ..FileInfo::default() };
     let events: Vec<Event> = events.into_iter().collect();
     let (_dir, path) = program(vec![file], &events);
+    replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
+}
+
+/// Pages of 4K that are not on the node of the program.
+fn far_pages(kernel: &str, events: impl IntoIterator<Item = Event>) -> u64 {
     let spec = CellSpec::new(Kernel::parse(kernel).unwrap(), two_nodes());
-    let outcome = replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0);
-    outcome.nodes.unwrap().other_bytes / PAGE
+    outcome_of(spec, events).nodes.unwrap().other_bytes / PAGE
 }
 
 fn far(events: impl IntoIterator<Item = Event>) -> u64 {
@@ -133,4 +136,26 @@ fn threads_have_policies_of_their_own_and_new_ones_inherit() {
     assert_eq!(far(inherited.chain(both())), 2 * NR_PAGES);
     let child = [map(0), set(0, BIND_1), start(0), set(0, DEFAULT)].into_iter();
     assert_eq!(far(child.chain(stores(1, 0))), NR_PAGES, "a child process");
+}
+
+/// R.6: the program moves to node 1 in the middle, and a pass of balancing follows.
+#[test]
+fn balancing_takes_pages_to_the_node_that_the_program_moved_to() {
+    let loads = |nr: u64| stores(0, nr).map(|event| Event { op: Op::Read, ..event });
+    let events = || [map(0)].into_iter().chain(stores(0, 0)).chain(loads(0)).chain(loads(0));
+    let nodes = |kernel: &str, numa: &str| {
+        let mut spec = CellSpec::new(Kernel::parse(kernel).unwrap(), two_nodes());
+        spec.numa = Some(numa.parse().unwrap());
+        outcome_of(spec, events()).nodes.unwrap()
+    };
+    let stayed = nodes("6.18+anon-64K=always", "node=0,node=1@40%");
+    assert_eq!((stayed.hint_faults, stayed.mapped_other_bytes), (0, AREA));
+    let moved = nodes("6.18+anon-64K=always", "node=0,node=1@40%,balance=50%");
+    assert_eq!((moved.hint_faults, moved.hint_moved_bytes), (AREA / (64 << 10), AREA));
+    assert_eq!((moved.mapped_local_bytes, moved.mapped_other_bytes), (AREA, 0));
+    let by_page = nodes("6.18+thp=never", "node=0,node=1@40%,balance=50%");
+    assert_eq!((by_page.hint_faults, by_page.hint_moved_bytes), (NR_PAGES, AREA));
+    // The program has a policy, so balancing leaves it alone.
+    let bound = nodes("6.18+thp=never", "bind=0,node=1@40%,balance=50%");
+    assert_eq!((bound.hint_faults, bound.mapped_other_bytes), (0, AREA));
 }
