@@ -23,7 +23,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, FolioSpan, PteFlags};
 use crate::route::Place;
 use crate::rules::anon::{Effort, Orders};
-use crate::rules::reclaim::{StoreFrees, SwapDevice, SwapIn};
+use crate::rules::reclaim::{FaultDrains, StoreFrees, SwapDevice, SwapIn};
 use crate::rules::zswap::ZswapLoad;
 use crate::units::{Order, PageIndex, Pfn, SwapSlot, Vpn};
 
@@ -216,7 +216,8 @@ impl Memory {
             self.space_mut(fault.mm).swapped.remove(run.first.plus(by));
             let _ = self.core.put_user(run.entry.slot.plus(by));
         }
-        if was_cached && fault.access == Access::Write {
+        let drains = self.rules.reclaim.fault_drains == FaultDrains::ForStores;
+        if drains && was_cached && fault.access == Access::Write {
             // A batch's reference would prevent the reuse (P.2.1).
             if self.core.folios.lru().list_of(id).is_none() {
                 self.core.drain_lru();

@@ -42,6 +42,9 @@ pub struct ReclaimRules {
     /// Whether a store to a cached page that was exclusive frees its slot.
     #[serde(default)]
     pub store_frees: StoreFrees,
+    /// Whether a fault on a cached page drains the batches.
+    #[serde(default)]
+    pub fault_drains: FaultDrains,
     /// What becomes of a folio that holds only zeroes.
     #[serde(default)]
     pub zero_pages: ZeroPages,
@@ -228,6 +231,17 @@ pub enum StoreFrees {
     NotExclusive,
 }
 
+/// P.5.4: the batches at a fault on a page in the swap cache whose folio is in a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FaultDrains {
+    /// \[..7.2\] a store drains them, because a batch's reference would prevent the reuse.
+    #[default]
+    ForStores,
+    /// \[7.3\] no fault drains them.
+    Never,
+}
+
 /// P.7.3: a folio that holds only zeroes and is swapped out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -279,6 +293,7 @@ impl ReclaimRules {
             swap_device: SwapDevice::Zram,
             swap_in: SwapIn::Cached,
             store_frees: StoreFrees::Alone,
+            fault_drains: FaultDrains::ForStores,
             zero_pages: ZeroPages::Noted,
             slot_choice: SlotChoice::UsedFirst,
             freed_slots: FreedSlots::AtOnce,

@@ -17,9 +17,9 @@ use largefolio_mm::rules::collapse::{
     ReadOnlyRange, SharedPtes, ShortRequest, SwapPtes,
 };
 use largefolio_mm::rules::reclaim::{
-    AdvisedFolios, CostRule, DeferredQueue, FailedScan, FreedSlots, GenerationRule, GroupStats,
-    LruRule, Recency, ReclaimRules, SlotChoice, SplitParts, StoreFrees, SwapDevice, SwapIn,
-    ZapRule, ZeroPages,
+    AdvisedFolios, CostRule, DeferredQueue, FailedScan, FaultDrains, FreedSlots, GenerationRule,
+    GroupStats, LruRule, Recency, ReclaimRules, SlotChoice, SplitParts, StoreFrees, SwapDevice,
+    SwapIn, ZapRule, ZeroPages,
 };
 use largefolio_mm::rules::shmem::{
     ShmemArea, ShmemEnabled, ShmemFolios, ShmemRules, ShmemSizeMode, ShmemSizes, TmpfsHuge,
@@ -319,6 +319,7 @@ pub(crate) fn random_reclaim(numbers: &mut Numbers) -> ReclaimRules {
         slot_choice: numbers.pick(&[SlotChoice::FreeFirst, SlotChoice::UsedFirst]),
         freed_slots: FreedSlots::AtOnce,
         store_frees: numbers.pick(&[StoreFrees::Alone, StoreFrees::NotExclusive]),
+        fault_drains: numbers.pick(&[FaultDrains::ForStores, FaultDrains::Never]),
         zero_pages: numbers.pick(&[ZeroPages::Written, ZeroPages::Noted]),
         swap_in: numbers.pick(&[SwapIn::Pages, SwapIn::Folios, SwapIn::Cached]),
         dirty_background_ratio: numbers.pick(&[0, 2, 10, 100]),
