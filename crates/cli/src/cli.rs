@@ -58,7 +58,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Verb {
     Record(RecordArgs),
-    Predict(PredictArgs),
+    Predict(Box<PredictArgs>),
     Maps(MapsArgs),
     Advise(AdviseArgs),
     Run(RunArgs),

@@ -244,12 +244,13 @@ impl Lruvec {
     /// Adds the cost of reclaim (`lru_note_cost`). Halves all costs if they exceed a quarter of the
     /// lists.
     pub(crate) fn note_work(&mut self, kind: LruKind, work: Work, rule: CostRule) {
+        if rule == CostRule::Nonzero && work == Work::default() {
+            return;
+        }
         let kind = kind as usize;
         let cost = match rule {
             CostRule::Writes => work.nr_io,
-            CostRule::WritesAndRotations => work.cost(),
-            CostRule::Nonzero if work == Work::default() => return,
-            CostRule::Nonzero => work.cost(),
+            CostRule::WritesAndRotations | CostRule::Nonzero => work.cost(),
             CostRule::Counters => {
                 self.work[kind] = self.work[kind].plus(work);
                 return;

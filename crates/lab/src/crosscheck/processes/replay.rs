@@ -245,17 +245,7 @@ impl ProgramReplay {
                 self.lock_all(mm, all);
                 Ok(())
             }
-            ProcessOp::Fork(child) => {
-                let new = self.memory.fork(mm).map_err(|_| EINVAL)?;
-                self.slots[child] = Some(new);
-                self.inherit_writer(step.slot, child);
-                // The parent leaves its cgroup for the fork, and both join it afterwards.
-                if let Some(group) = self.group {
-                    self.memory.join_group(new, group);
-                    self.memory.join_group(mm, group);
-                }
-                Ok(())
-            }
+            ProcessOp::Fork(child) => self.fork(mm, step.slot, child),
             ProcessOp::Scan => {
                 self.scan();
                 Ok(())
@@ -283,6 +273,18 @@ impl ProgramReplay {
             ProcessOp::Advise(range, advice) => self.advise(mm, range, advice),
             _ => unreachable!("about nodes"),
         }
+    }
+
+    fn fork(&mut self, mm: MmId, slot: usize, child: usize) -> Result<(), u32> {
+        let new = self.memory.fork(mm).map_err(|_| EINVAL)?;
+        self.slots[child] = Some(new);
+        self.inherit_writer(slot, child);
+        // The parent leaves its cgroup for the fork, and both join it afterwards.
+        if let Some(group) = self.group {
+            self.memory.join_group(new, group);
+            self.memory.join_group(mm, group);
+        }
+        Ok(())
     }
 
     /// Policies and moves. With several CPUs, the recording program drains all batches before each
