@@ -98,7 +98,6 @@ fn rules_of_another_kernel_are_told_apart() {
         (&balancing, "6.1.", "6.1+page=4K+numa.marks=not-shared"),
         (&balancing, "6.1.", "6.1+page=4K+numa.shared_huge=move"),
         (&balancing, "6.12.", "6.12+page=4K+numa.memory_files=unmarked"),
-        (&balancing, "6.12.", "6.12+page=4K+numa.reopened=page"),
         (&balancing, "6.12.", "6.12+page=4K+numa.shared_huge=stay"),
         (&balancing, "6.18.", "6.18+page=4K+numa.huge_marks=as-ptes"),
         (&balancing, "6.18.", "6.18+page=4K+numa.memory_files=marked"),
