@@ -139,20 +139,18 @@ fn the_list_of_unsafe_code_is_complete() {
     let mut counted = BTreeMap::new();
     for name in UNSAFE_CRATES {
         let folder = root().join("crates").join(name).join("src");
-        for path in sources().into_iter().filter(|path| path.starts_with(&folder)) {
-            let nr = nr_unsafe(&fs::read_to_string(&path).unwrap());
-            let path = path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned();
-            counted.extend((nr > 0).then_some((path, nr)));
-        }
+        let paths = sources().into_iter().filter(|path| path.starts_with(&folder));
+        let nr: usize = paths.map(|path| nr_unsafe(&fs::read_to_string(path).unwrap())).sum();
+        counted.insert((*name).to_owned(), nr);
     }
     let mut listed = BTreeMap::new();
     let text = fs::read_to_string(root().join("docs/design/unsafe.md")).unwrap();
-    for row in text.lines().filter(|line| line.starts_with("| `crates/")) {
-        let [file, nr, why] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
+    for row in text.lines().filter(|line| line.starts_with("| `")) {
+        let [name, nr, why] = row.trim_matches('|').split('|').collect::<Vec<_>>()[..] else {
             panic!("not three cells: {row}")
         };
         assert!(why.trim().len() > 9, "without a reason: {row}");
-        listed.insert(file.trim().trim_matches('`').to_owned(), nr.trim().parse().unwrap());
+        listed.insert(name.trim().trim_matches('`').to_owned(), nr.trim().parse().unwrap());
     }
     assert_eq!(counted, listed, "left: the source, right: docs/design/unsafe.md");
     assert_eq!(nr_unsafe("unsafe fn a() {} // unsafe\n#![deny(unsafe_code)]\nunsafe { b() }"), 2);
