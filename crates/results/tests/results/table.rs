@@ -48,6 +48,7 @@ const OF_THE_RESULT: &[&str] = &[
     "results_version",
     "kernel_text",
     "machine_text",
+    "numa",
     "unusable_permille",
     "unusable_bytes",
     "aged_rounds",
