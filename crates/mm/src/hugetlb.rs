@@ -29,7 +29,7 @@ use crate::map::MapError;
 use crate::memory::Memory;
 use crate::placement;
 use crate::units::{MmId, Order, Vaddr, Vpn, VpnRange};
-use crate::vma::{Advice, Backing, HugeArea, Prot, Sharing, Vma};
+use crate::vma::{Advice, Backing, HugeArea, MappedShmem, Prot, Sharing, Vma};
 
 /// Arguments of a huge-page mapping.
 #[derive(Clone, Copy, Debug)]
@@ -116,7 +116,7 @@ impl Memory {
             is_armed: false,
             ahead: None,
             grows_to: None,
-            is_segment: false,
+            shmem: MappedShmem::Named,
         });
         Ok(start.vaddr(page))
     }

@@ -12,8 +12,8 @@ mod remap;
 
 pub use advise::Madvice;
 
-use crate::mapping::Mapping;
 use crate::mapping::gate::TextBusy;
+use crate::mapping::{FileName, Mapping};
 use crate::memory::Memory;
 use crate::placement::{self, Congruence, Want};
 use crate::rules::Placement;
@@ -21,7 +21,7 @@ use crate::rules::anon::MapStack;
 use crate::rules::shmem::ShmemEnabled;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
-use crate::vma::{Advice, Backing, HugeAdvice, OpenId, Prot, Purpose, Sharing, Vma};
+use crate::vma::{Advice, Backing, HugeAdvice, MappedShmem, OpenId, Prot, Purpose, Sharing, Vma};
 
 /// Arguments of mmap.
 #[derive(Clone, Copy, Debug)]
@@ -214,7 +214,7 @@ impl Memory {
             is_armed,
             ahead,
             grows_to,
-            is_segment: map.purpose == Purpose::Segment,
+            shmem: self.shmem_area(backing, map.purpose),
         };
         self.set_mmap_state(&vma);
         self.space_mut(mm).vmas.insert(vma);
@@ -315,6 +315,16 @@ impl Memory {
         let want = Want { nr_pages, congruent_to };
         placement::find(&self.space(mm).vmas, self.rules.page, want)
             .ok_or(MapError::NoSpace(nr_pages))
+    }
+
+    fn shmem_area(&self, backing: Backing, purpose: Purpose) -> MappedShmem {
+        let Backing::File { open, .. } = backing else { return MappedShmem::Named };
+        let mapping = self.core.mapping(self.open_file(open).mapping);
+        match purpose {
+            Purpose::Segment => MappedShmem::Segment,
+            _ if mapping.is_shmem && mapping.name != FileName::Named => MappedShmem::Unnamed,
+            _ => MappedShmem::Named,
+        }
     }
 
     /// Whether a mapping of shared memory is placed for PMD folios (Q.3.2).

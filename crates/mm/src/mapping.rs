@@ -50,6 +50,18 @@ pub enum HugeSwitch {
     Mount,
 }
 
+/// Whether a file has a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileName {
+    /// It has one.
+    Named,
+    /// It has none: a memfd, or unlinked. In memory, it is anonymous shared memory to the areas that
+    /// map it from then on (Q.1.3).
+    Unnamed,
+    /// It has none, and backs a shared anonymous mapping: freed with its last mapping.
+    AnonShared,
+}
+
 /// A file's position in the queue of dirty files: its group, and when it entered.
 pub(crate) type Turn = (GroupId, u64);
 
@@ -74,8 +86,8 @@ pub struct Mapping {
     pub policies: PolicyRanges,
     /// Shared memory: the setting that enables huge folios.
     pub huge_switch: HugeSwitch,
-    /// Whether it backs a shared anonymous mapping: freed with its last mapping.
-    pub is_anon_shared: bool,
+    /// Whether it has a name.
+    pub name: FileName,
     /// Whether nothing is in storage: an absent page reads as zeroes, and a fault fills it with a
     /// zeroed folio (Q.2).
     pub is_zero_filled: bool,
@@ -113,7 +125,7 @@ impl Mapping {
             is_shmem: false,
             policies: PolicyRanges::default(),
             huge_switch: HugeSwitch::ShmemEnabled,
-            is_anon_shared: false,
+            name: FileName::Named,
             is_zero_filled: false,
             nr_above_max: 0,
             disk: Disk::OTHER,
@@ -187,6 +199,12 @@ impl Mapping {
     #[must_use]
     pub fn is_unnamed(&self) -> bool {
         self.huge_switch == HugeSwitch::ShmemEnabled
+    }
+
+    /// Whether it backs a shared anonymous mapping.
+    #[must_use]
+    pub fn is_anon_shared(&self) -> bool {
+        self.name == FileName::AnonShared
     }
 
     /// Counts a new folio of `order`, which the gate has already admitted.

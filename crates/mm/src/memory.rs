@@ -30,7 +30,7 @@ use crate::folio::{FolioId, FolioTable, Owner};
 use crate::mapping::disk::Disk;
 use crate::mapping::reserve::Reservations;
 use crate::mapping::tree::{Entry, Tree};
-use crate::mapping::{HugeSwitch, Mapping};
+use crate::mapping::{FileName, HugeSwitch, Mapping};
 use crate::nodes::Nodes;
 use crate::pgtable::{Batch, Contpte, FolioSpan, PageTable};
 use crate::ram::{Ram, Stretches};
@@ -216,7 +216,7 @@ impl Memory {
 
     pub(crate) fn add_anon_shared(&mut self, size_bytes: u64) -> OpenId {
         let file = self.add_memory_file(size_bytes);
-        self.core.mapping_mut(file).is_anon_shared = true;
+        self.core.mapping_mut(file).name = FileName::AnonShared;
         self.open(file)
     }
 
@@ -241,6 +241,9 @@ impl Memory {
         let mut mapping = Mapping::new(size_bytes, orders, self.rules.device(""));
         (mapping.is_shmem, mapping.is_zero_filled) = (true, true);
         mapping.huge_switch = huge_switch;
+        if huge_switch == HugeSwitch::ShmemEnabled {
+            mapping.name = FileName::Unnamed;
+        }
         self.core.add_mapping(mapping)
     }
 

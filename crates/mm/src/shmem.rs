@@ -21,7 +21,7 @@ use crate::ram::{Stretch, StretchWork};
 use crate::rules::anon::{Effort, Orders};
 use crate::rules::shmem::{ShmemArea, ShmemPage, ShmemUser};
 use crate::units::{MappingId, MmId, Order, PageIndex, Vpn};
-use crate::vma::{HugeAdvice, Vma};
+use crate::vma::{HugeAdvice, MappedShmem, Vma};
 
 /// What needs an absent page.
 #[derive(Clone, Copy, Debug)]
@@ -140,7 +140,7 @@ impl Memory {
             Need::Call { end } => ShmemUser::Call { end },
             Need::Fault { mm, vma, .. } => ShmemUser::Fault {
                 advice: self.thp_advice(mm, vma),
-                is_unnamed: mapping.is_unnamed() && !vma.is_segment,
+                is_unnamed: vma.shmem == MappedShmem::Unnamed,
             },
         };
         let wanted = ShmemPage {

@@ -70,7 +70,7 @@ impl Memory {
     fn release_anon_shared(&mut self, vma: &Vma) {
         let Backing::File { open, .. } = vma.backing else { return };
         let file = self.open_file(open).mapping;
-        if self.core.mapping(file).is_anon_shared
+        if self.core.mapping(file).is_anon_shared()
             && self.mapped_ranges(file, PageRange { first: 0, end: u64::MAX }).is_empty()
         {
             self.truncate(file, 0);

@@ -182,6 +182,17 @@ impl AnonVma {
     }
 }
 
+/// Shared memory as the area maps it; stays as it was when the area was mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MappedShmem {
+    /// A file in memory that has a name, or no shared memory.
+    Named,
+    /// A file without a name: the controls of sizes decide its faults (Q.1.3).
+    Unnamed,
+    /// A System V segment: no fault-around (B.5.1), and it never merges with a neighbour (E.4.6).
+    Segment,
+}
+
 /// One area: pages `[start, end)` with one backing, protection and advice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
@@ -209,8 +220,8 @@ pub struct Vma {
     pub ahead: Option<SwapAhead>,
     /// Lowest page that the area can grow down to (`VM_GROWSDOWN`); `None` if it does not grow.
     pub grows_to: Option<Vpn>,
-    /// A System V segment: no fault-around (B.5.1), and it never merges with a neighbour (E.4.6).
-    pub is_segment: bool,
+    /// What decides its faults in shared memory.
+    pub shmem: MappedShmem,
 }
 
 /// The last window that an area read ahead from swap space (`swap_readahead_info`).
@@ -299,7 +310,7 @@ impl Vma {
     }
 
     fn is_continued_by(&self, next: &Self) -> bool {
-        !self.is_segment && self.takes_from(next)
+        self.shmem != MappedShmem::Segment && self.takes_from(next)
     }
 
     /// Whether the edge to `next` can move. A segment's area is never removed, so two areas of it
@@ -310,7 +321,7 @@ impl Vma {
 
     /// Whether `next` is adjacent and equal, apart from its protection: they share an `anon_vma`.
     fn is_like_but_for_prot(&self, next: &Self) -> bool {
-        !self.is_segment && self.is_alike(next)
+        self.shmem != MappedShmem::Segment && self.is_alike(next)
     }
 
     fn is_alike(&self, next: &Self) -> bool {

@@ -110,7 +110,7 @@ impl Memory {
         prot: Prot,
     ) -> Result<(), TextBusy> {
         let Backing::File { open, .. } = backing else { return Ok(()) };
-        let is_anon_shared = self.core.mapping(self.open_file(open).mapping).is_anon_shared;
+        let is_anon_shared = self.core.mapping(self.open_file(open).mapping).is_anon_shared();
         if sharing == Sharing::Shared && prot.can_write && !is_anon_shared {
             self.write_through(open)?;
         }

@@ -10,7 +10,7 @@ use crate::rules::anon::{Enabled, Orders};
 use crate::rules::collapse::{CollapseSizes, FileCollapse};
 use crate::rules::shmem::{ShmemEnabled, ShmemSizeMode};
 use crate::units::{MappingId, MmId, Order};
-use crate::vma::{Backing, HugeAdvice, Vma};
+use crate::vma::{Backing, HugeAdvice, MappedShmem, Vma};
 
 impl Memory {
     /// Turns off THP of a process (`prctl(PR_SET_THP_DISABLE)`, D.2.11).
@@ -99,11 +99,11 @@ impl Memory {
         if setting == ShmemEnabled::Deny {
             return false;
         }
-        let has_control = mapping.is_unnamed() && !vma.is_segment;
+        let is_unnamed = vma.shmem == MappedShmem::Unnamed;
         match rules.pmd_mode(self.rules.page) {
-            ShmemSizeMode::Never if has_control => false,
-            ShmemSizeMode::Always | ShmemSizeMode::WithinSize if has_control => true,
-            ShmemSizeMode::Advise if has_control => is_advised,
+            ShmemSizeMode::Never if is_unnamed => false,
+            ShmemSizeMode::Always | ShmemSizeMode::WithinSize if is_unnamed => true,
+            ShmemSizeMode::Advise if is_unnamed => is_advised,
             _ if is_forced => true,
             _ => match setting {
                 ShmemEnabled::Never | ShmemEnabled::Deny => false,

@@ -10,6 +10,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, PmdState, PteFlags};
 use crate::rules::{AroundCredit, AroundSpan, EofGuard};
 use crate::units::{PageIndex, Vpn};
+use crate::vma::MappedShmem;
 
 #[derive(Clone, Copy)]
 struct AroundRange {
@@ -31,7 +32,7 @@ enum FirstFolio {
 
 impl Memory {
     pub(super) fn fault_around(&mut self, fault: &Fault) -> bool {
-        if fault.vma.is_segment {
+        if fault.vma.shmem == MappedShmem::Segment {
             return false;
         }
         let nr_pages = self.rules.fault_around_pages();

@@ -9,7 +9,7 @@ use crate::memory::Memory;
 use crate::pgtable::{Batch, PteFlags};
 use crate::rules::{EofGuard, Finish, NohugepagePmd};
 use crate::units::{PageIndex, Vpn};
-use crate::vma::{HugeAdvice, Prot, Vma};
+use crate::vma::{HugeAdvice, MappedShmem, Prot, Vma};
 
 impl Memory {
     pub(super) fn finish(&mut self, fault: &Fault, entry: Entry) {
@@ -49,9 +49,7 @@ impl Memory {
         let maps_whole = match self.rules.fault.finish {
             // Up to 6.16 one page is mapped; shared memory got the whole folio first (B.6.4).
             Finish::OnePte => false,
-            Finish::WholeUnnamed => {
-                mapping.is_shmem && mapping.is_unnamed() && !fault.vma.is_segment
-            }
+            Finish::WholeUnnamed => fault.vma.shmem == MappedShmem::Unnamed,
             Finish::WholeShmem => mapping.is_shmem,
             Finish::WholeFolio => true,
         };

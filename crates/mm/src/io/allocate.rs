@@ -5,6 +5,7 @@
 //! Allocated blocks without data read as zeroes, like a hole. Only shared memory allocates pages.
 
 use crate::core::open_file::OpenFile;
+use crate::mapping::FileName;
 use crate::mapping::disk::NewEnd;
 use crate::mapping::reserve::{BLOCK_BYTES, Reservations};
 use crate::memory::Memory;
@@ -174,6 +175,11 @@ impl Memory {
                 self.core.folios.get_mut(entry.folio).is_uptodate = true;
             }
         }
+    }
+
+    /// Removes a file's last name. It exists until its last user.
+    pub fn unlink(&mut self, file: MappingId) {
+        self.core.mapping_mut(file).name = FileName::Unnamed;
     }
 
     /// Frees a file without a name after its last user.

@@ -8,7 +8,7 @@ use crate::rules::anon::Remap;
 use crate::units::AddrRange;
 use crate::units::VpnRange;
 use crate::units::{MmId, Vaddr, Vpn};
-use crate::vma::{Backing, HugeArea, Sharing, Vma};
+use crate::vma::{Backing, HugeArea, MappedShmem, Sharing, Vma};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum OldArea {
@@ -137,7 +137,8 @@ impl Memory {
     /// filesystem's or the segment's choice (E.4.4).
     fn moves_alone(&self, vma: &Vma) -> bool {
         let Backing::File { open, .. } = vma.backing else { return false };
-        vma.is_segment || self.core.mapping(self.open_file(open).mapping).disk.places_aligned
+        vma.shmem == MappedShmem::Segment
+            || self.core.mapping(self.open_file(open).mapping).disk.places_aligned
     }
 
     fn move_areas(

@@ -3,7 +3,7 @@ use crate::map::Map;
 use crate::memory::{Config, Memory};
 use crate::rules::{Arch, Placement, Rules};
 use crate::units::{MmId, Vaddr};
-use crate::vma::{Advice, AreaMerge, Backing, Prot, Sharing, Vma};
+use crate::vma::{Advice, AreaMerge, Backing, MappedShmem, Prot, Sharing, Vma};
 
 fn area(start: u64, end: u64) -> Vma {
     Vma {
@@ -19,7 +19,7 @@ fn area(start: u64, end: u64) -> Vma {
         is_armed: false,
         ahead: None,
         grows_to: None,
-        is_segment: false,
+        shmem: MappedShmem::Named,
     }
 }
 

@@ -151,8 +151,8 @@ pub enum ShmemUser {
     Fault {
         /// The area's advice.
         advice: HugeAdvice,
-        /// Whether the area maps an unnamed file: memfd, shared anonymous memory. A System V
-        /// segment is none.
+        /// Whether the area mapped a file without a name: memfd, shared anonymous memory, an
+        /// unlinked file. A System V segment does not count.
         is_unnamed: bool,
     },
     /// A write call or fallocate that continues to this byte of the file.

@@ -118,7 +118,7 @@ fn vma(at: u64, nr: u64, kind: usize, by: u64) -> Vma {
         is_armed: false,
         ahead: None,
         grows_to: None,
-        is_segment: false,
+        shmem: MappedShmem::Named,
     }
 }
 

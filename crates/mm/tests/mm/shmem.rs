@@ -130,6 +130,25 @@ fn a_mounted_tmpfs_follows_its_own_option_q_1_2() {
     }
 }
 
+/// An area keeps what it was when it was mapped.
+#[test]
+fn a_file_unlinked_before_it_is_mapped_follows_the_controls_of_the_sizes_q_1_3() {
+    let sizes = [(64, ShmemSizeMode::Always), (2048, ShmemSizeMode::Advise)];
+    let mut rules = with_sizes(ShmemEnabled::Never, &sizes);
+    rules.tmpfs = TmpfsHuge::Always;
+    for (is_unlinked_first, expected) in [(true, "o4@16"), (false, "o9@0")] {
+        let mut world = World::new(rules.clone());
+        let file = world.memory.add_tmpfs_file(N * PAGE);
+        if is_unlinked_first {
+            world.memory.unlink(file);
+        }
+        world.map(file, N);
+        world.memory.unlink(file);
+        world.store(17);
+        assert_eq!(world.folios(file), [expected], "{is_unlinked_first}");
+    }
+}
+
 #[test]
 fn a_folio_past_the_end_of_the_file_is_not_within_its_size_q_1_4() {
     for (within, expected) in

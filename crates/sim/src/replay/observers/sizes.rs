@@ -150,7 +150,7 @@ impl FolioSizes {
         for vma in memory.space(mm).vmas.iter() {
             self.anon.add_area(memory, mm, vma, PageKind::Anon);
             let Some(mapping) = mapping_of(memory, vma) else { continue };
-            let table = if mapping.is_anon_shared {
+            let table = if mapping.is_anon_shared() {
                 &mut self.shmem
             } else if vma.prot.can_exec {
                 &mut self.text
@@ -183,7 +183,7 @@ fn mapping_of<'a>(memory: &'a Memory, vma: &Vma) -> Option<&'a Mapping> {
 
 /// Whether an area maps shared memory without a file.
 pub(crate) fn is_shared(memory: &Memory, vma: &Vma) -> bool {
-    mapping_of(memory, vma).is_some_and(|mapping| mapping.is_anon_shared)
+    mapping_of(memory, vma).is_some_and(Mapping::is_anon_shared)
 }
 
 /// The shared memory of an address space when most of it was mapped, before it was unmapped.

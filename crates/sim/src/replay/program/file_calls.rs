@@ -145,6 +145,7 @@ impl Cell {
             }
             Op::Unlink => {
                 self.program.unlinked.insert(file);
+                self.change(|memory| memory.unlink(mapping));
             }
             _ => self.change(|memory| memory.drop_cache(mapping)),
         }

@@ -34,11 +34,15 @@ fn on(filesystem: &str, size_bytes: u64) -> FileInfo {
 
 /// Replays `events` on `file`. Program and interpreter are on a filesystem of their own.
 fn outcome(file: FileInfo, events: &[Event]) -> Outcome {
+    outcome_of(spec(), file, events)
+}
+
+fn outcome_of(spec: CellSpec, file: FileInfo, events: &[Event]) -> Outcome {
     let own = FileInfo { path: "/bin/p".into(), filesystem: "ext4".into(), ..data(0x1000) };
     let mut all = vec![call(Op::Open, Event { pos: 3, flags: O_RDWR, ..NONE })];
     all.extend(events);
     let (_dir, path) = program(vec![own, file], &all);
-    replay(&path, &[spec()], &mut |_| {}).unwrap().1.remove(0)
+    replay(&path, &[spec], &mut |_| {}).unwrap().1.remove(0)
 }
 
 const NONE: Event = Event::new(0, Op::Open);
@@ -165,6 +169,28 @@ fn memory_files_are_memory() {
     twice.push(sync);
     twice.extend(touches(Op::Write, 128));
     assert_eq!(of(&twice).faults.total, of(&stores).faults.total, "nothing is written back");
+}
+
+/// Q.1.3: `hugepages-2048kB/shmem_enabled` decides if the file has no name when it is mapped.
+#[test]
+fn a_tmpfs_file_without_a_name_is_mapped_like_a_memfd() {
+    let faults = |kernel: &str, events: &[Event]| {
+        let kernel = Kernel::parse(kernel).unwrap();
+        let spec = CellSpec::new(kernel, Machine::named("cascadelake").unwrap());
+        outcome_of(spec, on("tmpfs", 4 * M), events).faults.total
+    };
+    let truncate = |len| call(Op::Truncate, Event { len, ..NONE });
+    let start = [truncate(0), truncate(4 * M)];
+    let unlink = call(Op::Unlink, NONE);
+    let nr_faults = |between: &[Event], after: &[Event]| {
+        let mut events = [&start, between, &[map(4 * M)], after].concat();
+        events.extend(touches(Op::Write, 1024));
+        let kernel = "6.18+tmpfs-huge=always+shmem-2M=advise";
+        faults(kernel, &events) - faults(kernel, &start)
+    };
+    assert_eq!(nr_faults(&[], &[]), 2);
+    assert_eq!(nr_faults(&[], &[unlink]), 2, "its area was mapped before");
+    assert_eq!(nr_faults(&[unlink], &[]), 1024);
 }
 
 #[test]
