@@ -14,7 +14,7 @@ use crate::mapping::reserve::{BLOCK_BYTES, Write};
 use crate::mapping::tree::Entry;
 use crate::memory::Memory;
 use crate::ram::Ram;
-use crate::rules::readahead::WriteFolios;
+use crate::rules::readahead::{BeyondEnd, WriteFolios};
 use crate::shmem::Need;
 use crate::units::ByteRange;
 use crate::units::{MappingId, Order, PageIndex, PageRange, Pfn};
@@ -62,9 +62,9 @@ impl Memory {
             self.add_hole(file, ByteRange { pos: old_end, len_bytes: pos - old_end });
         }
         let mapping = self.core.mapping(file);
-        if mapping.disk.old_end != OldEnd::ZeroedAfterFolio
-            && let Some(old_end) = old_end.take()
-        {
+        let is_end_first = mapping.disk.old_end != OldEnd::ZeroedAfterFolio
+            || self.rules.readahead.beyond_end == BeyondEnd::EndFirst;
+        if is_end_first && let Some(old_end) = old_end.take() {
             self.zero_tail(file, old_end);
             self.write_beyond(file, old_end, pos);
             if let Some(reserved) = self.core.mapping_mut(file).reservations.as_mut() {

@@ -44,7 +44,7 @@ pub enum OldEnd {
     Untouched,
     /// Before the first folio of the write beyond it.
     ZeroedFirst,
-    /// After the first folio of that write.
+    /// After the first folio of that write, if the kernel does not zero it first (A.7.7).
     ZeroedAfterFolio,
 }
 

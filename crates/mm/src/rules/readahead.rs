@@ -31,6 +31,20 @@ pub struct ReadaheadRules {
     /// When a write call's absent source pages fault (A.7.5).
     #[serde(default)]
     pub write_source: WriteSource,
+    /// Whether a write beyond a file's end adds its own folio first on ext4 (A.7.7).
+    #[serde(default)]
+    pub beyond_end: BeyondEnd,
+}
+
+/// A.7.7: a write that begins beyond a file's end, on ext4 (`io/write.rs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum BeyondEnd {
+    /// \[..7.0\] its first folio comes before the page at the old end.
+    #[default]
+    FolioFirst,
+    /// \[7.1+\] the page at the old end comes first, as on other filesystems.
+    EndFirst,
 }
 
 /// A.7.5: absent pages of the memory that a write call copies (`io/copy.rs`).
@@ -140,6 +154,7 @@ impl ReadaheadRules {
             writes: WriteFolios::Large,
             position: ReadPosition::AtEnd,
             write_source: WriteSource::Short,
+            beyond_end: BeyondEnd::EndFirst,
         }
     }
 }

@@ -64,6 +64,28 @@ fn a_write_call_of_no_bytes_does_not_grow_the_file() {
 }
 
 #[test]
+fn a_write_beyond_the_end_on_ext4_reads_the_old_end_first_from_7_1_a_7_7() {
+    // Seen on seven kernels (random workload 962116): 4095 bytes are written at 9000424, and the
+    // file ended in page 2079.
+    let folios = |kernel, filesystem| {
+        let mut world = World::x86(kernel, filesystem, 1);
+        world.file = world.memory.add_file(2079 * PAGE + 100, filesystem);
+        world.open = world.memory.open(world.file);
+        world.memory.pwrite(world.open, 9_000_424, 4095).unwrap();
+        world.validate();
+        world.new_folios()
+    };
+    for kernel in ["6.12", "6.18", "7.0"] {
+        assert_eq!(folios(kernel, "ext4"), "o0@2197 o0@2079 o0@2198", "{kernel}");
+    }
+    for kernel in ["7.1", "7.2", "7.3"] {
+        assert_eq!(folios(kernel, "ext4"), "o0@2079 2xo0@2197", "{kernel}");
+    }
+    // On XFS in every kernel.
+    assert!(folios("6.18", "xfs").starts_with("o0@2079 "));
+}
+
+#[test]
 fn calls_at_the_largest_offset_end() {
     let mut world = World::x86("6.18", "xfs", 1);
     world.memory.pwrite(world.open, u64::MAX - 100, 1000).unwrap();
