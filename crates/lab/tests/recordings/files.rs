@@ -79,6 +79,18 @@ fn a_new_length_and_holes_on_xfs_are_followed() {
     }
 }
 
+/// Random workloads on ext4 with 7.0 and 7.1: in which order a write beyond the end adds the page at
+/// the old end (docs/behaviour A.7.7), also if that page is in a hole.
+#[test]
+fn writes_beyond_the_end_on_ext4_are_followed() {
+    let all = recordings(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/recordings/ext4"));
+    assert_eq!(all.len(), 6);
+    for one in all {
+        let verdict = one.check(None).unwrap();
+        assert!(verdict.is_equal(), "{}: {:?}", one.name, verdict.differences);
+    }
+}
+
 /// A difference that looks like an early read, at every number of reads: the comparison ends.
 #[test]
 fn an_unexplained_difference_ends_the_search() {
