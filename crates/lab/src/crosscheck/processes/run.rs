@@ -4,7 +4,7 @@ use largefolio_mm::rules::reclaim::LruRule;
 
 use super::khugepaged::Scan;
 use super::limit::SwapNumbers;
-use super::program::ProcessProgram;
+use super::program::{ProcessOp, ProcessProgram, ProcessStep};
 use super::range::PageRange;
 use super::shmem::CachedFolio;
 use super::statistics::{AllAreas, MachineKib, Recorded, SlotAreas};
@@ -79,10 +79,17 @@ impl ProgramRun {
         self.results.len()
     }
 
-    /// Events that moved or split pages without the program's doing.
+    /// Events that moved or split pages without the program's doing. A program that collapses
+    /// memory makes new huge pages itself; khugepaged sleeps then.
     #[must_use]
-    pub fn disturbances(&self) -> &[String] {
-        &self.disturbances
+    pub fn disturbances(&self) -> Vec<&str> {
+        let collapses = |step: &ProcessStep| {
+            use ProcessOp::{Collapse, CollapseTo, Scan};
+            matches!(step.op, Collapse(_) | CollapseTo(..) | Scan)
+        };
+        let is_collapsing = self.program.steps.iter().any(collapses);
+        let is_own = |event: &&str| is_collapsing && event.starts_with("thp_collapse_alloc");
+        self.disturbances.iter().map(String::as_str).filter(|event| !is_own(event)).collect()
     }
 }
 
@@ -102,5 +109,22 @@ impl StepResult {
         for change in &self.areas {
             areas[change.slot].clone_from(&change.areas);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_collapse_of_the_programs_own_disturbs_nothing() {
+        let step = |op| ProcessStep { slot: 0, op };
+        let mut run = ProgramRun {
+            disturbances: vec!["thp_collapse_alloc 1".into(), "pgmigrate_success 2".into()],
+            ..ProgramRun::default()
+        };
+        assert_eq!(run.disturbances().len(), 2);
+        run.program.steps = vec![step(ProcessOp::Collapse(PageRange { first: 0, nr: 512 }))];
+        assert_eq!(run.disturbances(), ["pgmigrate_success 2"]);
     }
 }
