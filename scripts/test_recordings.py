@@ -189,8 +189,8 @@ class Pools(unittest.TestCase):
 class Recorders(unittest.TestCase):
     """Every recorder of programs runs the probe on each file, with words that it knows."""
 
-    WORDS = ("dir=", "disk=", "statistics", "machine", "trace=", "groups=", "swap=", "zswap=",
-             "variant=", "edits=")
+    WORDS = ("dir=", "disk=", "statistics", "machine", "trace=", "groups=", "swap=", "others=",
+             "zswap=", "variant=", "edits=")
 
     def runs(self, recorder, *more, folder=""):
         taken = []
