@@ -1,4 +1,4 @@
-//! Control groups: limits, charges and events.
+//! Control groups: limits, charges and events (docs/behaviour P.1).
 //!
 //! Corresponds to: `struct mem_cgroup`, `consume_stock`, `refill_stock`.
 //!

@@ -9,7 +9,7 @@
 //!
 //! A policy sees the sum. The model has no times: the caller sets the costs
 //! ([`Memory::set_stall_costs`](crate::memory::Memory::set_stall_costs)), and without them the sum
-//! stays 0.
+//! stays 0. No rule in the book covers stalls.
 //!
 //! Differs: a cgroup has one process that runs, so *some* and *full* are the same. Waits for
 //! compaction, and for pages that were never evicted, do not count.

@@ -1,4 +1,4 @@
-//! Free slots of swap space.
+//! Free slots of swap space (docs/behaviour P.5.1).
 //!
 //! Corresponds to: `cluster_alloc_swap_entry`, `alloc_swap_scan_cluster`, `free_cluster`.
 //!

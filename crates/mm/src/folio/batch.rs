@@ -1,4 +1,4 @@
-//! The batches through which folios reach the LRU lists.
+//! The batches through which folios reach the LRU lists (docs/behaviour P.2.1).
 //!
 //! Corresponds to: `folio_add_lru`, `folio_activate`, `lru_add_drain`.
 //!

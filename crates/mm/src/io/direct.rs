@@ -4,7 +4,7 @@
 //! `invalidate_inode_pages2_range`, `generic_remap_file_range_prep`.
 //!
 //! Cached pages in the range are written back first. A write then unmaps and drops all folios that
-//! it touches.
+//! it touches. No rule in the book covers these calls.
 
 use crate::mapping::reserve::{BLOCK_BYTES, ExtentKind};
 use crate::memory::Memory;

@@ -1,4 +1,4 @@
-//! Space that XFS reserves for a write before allocating blocks.
+//! Space that XFS reserves for a write before allocating blocks (docs/behaviour A.7.4).
 //!
 //! Corresponds to: `xfs_iomap_prealloc_size`, `xfs_bmapi_reserve_delalloc`.
 //!

@@ -1,4 +1,4 @@
-//! Examines isolated folios in order, and the parts of those that it splits.
+//! Examines isolated folios in order, and the parts of those that it splits (docs/behaviour P.2.8).
 //!
 //! Corresponds to: `shrink_folio_list`, `split_folio_to_list`, `lru_add_split_folio`.
 //!
