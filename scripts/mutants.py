@@ -84,7 +84,7 @@ MUTANTS = [
      "if self.is_store_unnoticed(vma) { PteFlags::WRITABLE }",
      "if self.is_store_unnoticed(vma) { PteFlags::NONE }"),
     ("segment-around", "fault/around.rs",
-     "if fault.vma.is_segment {", "if false {"),
+     "if fault.vma.shmem == MappedShmem::Segment {", "if false {"),
     ("map-stack", "map.rs",
      "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Nohuge,",
      "(Purpose::Stack, MapStack::Nohuge) => HugeAdvice::Default,"),

@@ -57,7 +57,7 @@ pub use request::cgroup;
 pub use request::cgroup::{Cgroup, CgroupError};
 pub use request::changes::{SettingChange, SettingChangeError};
 pub use request::fragmented::{Fragmented, FragmentedError};
-pub use request::spec::{CacheState, CellSpec};
+pub use request::spec::{CacheState, CellSpec, SharedMoment};
 pub use request::{NR_CELLS_MAX, ReplayRequest, RequestError};
 
 /// Raised when the same trace, rules and machine may count differently. Results never mix versions.

@@ -36,7 +36,7 @@ use crate::replay::request::changes::{NR_CHANGES_MAX, SettingChange};
 use crate::replay::request::fragmented::{Fragmented, PERMILLE_MAX};
 use crate::replay::request::numa::Numa;
 use crate::replay::request::pattern::name_of;
-use crate::replay::request::spec::{CacheState, CellSpec};
+use crate::replay::request::spec::{CacheState, CellSpec, SharedMoment};
 use crate::size::MEMORY_GIB_MAX;
 
 /// Maximum number of cells in one result. Each needs its own memory.
@@ -87,6 +87,8 @@ pub struct ReplayRequest {
     pub nr_cpus: Option<u32>,
     /// Where the program runs on machines with nodes, and its policy; `None` = node 0, no policy.
     pub numa: Option<Numa>,
+    /// The moment at which results count shared memory.
+    pub shared_memory: SharedMoment,
     pub walks: Walks,
     pub detail: Detail,
     /// Whether results say where the page walks are.
@@ -215,6 +217,7 @@ impl ReplayRequest {
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
             numa: None,
+            shared_memory: SharedMoment::Largest,
             walks: Walks::Native,
             detail: Detail::None,
             has_regions: false,
@@ -407,6 +410,7 @@ impl ReplayRequest {
             ns_per_reference: self.ns_per_reference,
             nr_cpus: self.nr_cpus,
             numa: self.numa,
+            shared_memory: self.shared_memory,
             walks: self.walks,
             detail_runs_max,
             has_regions: self.has_regions,

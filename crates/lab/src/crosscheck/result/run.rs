@@ -10,7 +10,7 @@ use largefolio_linux::record::RecordOutcome;
 use largefolio_results::running::{self, This};
 use largefolio_sim::replay::request::Detail;
 use largefolio_sim::replay::{
-    CacheState, Fitting, Outcome, ReplayRequest, RowsDone, Sharing, replay_fitting,
+    CacheState, Fitting, Outcome, ReplayRequest, RowsDone, SharedMoment, Sharing, replay_fitting,
 };
 use largefolio_trace::OpenTrace;
 
@@ -177,6 +177,7 @@ impl RunCheck<'_> {
             changes: changes(&self.changed, &trace)?,
             cache: if self.options.is_warm { CacheState::Warm } else { CacheState::Cold },
             walks: host.walks,
+            shared_memory: SharedMoment::End,
             detail: Detail::Drawn,
             ..ReplayRequest::new(vec![kernel], vec![host.machine])
         };

@@ -21,6 +21,7 @@ use crate::replay::observers::sizes::{FolioSizes, is_shared};
 use crate::replay::program::space::{AddressSpace, SpaceNr};
 use crate::replay::program::{Membership, Process, ProcessNr};
 use crate::replay::request::pattern::name_of;
+use crate::replay::request::spec::SharedMoment;
 
 const FIRST_THREAD: ThreadId = 0;
 const STEPS_OF_MAPPING: usize = 8;
@@ -205,6 +206,9 @@ impl Cell {
 
     /// Looks at shared memory that is about to be unmapped.
     pub(crate) fn observe_shared(&mut self, process: ProcessNr, start: Vaddr, len_bytes: u64) {
+        if self.spec.shared_memory == SharedMoment::End {
+            return;
+        }
         let page = self.page();
         let (first, end) = (start.vpn(page), Vaddr(start.0 + len_bytes).vpn(page));
         let Self { memory, program, .. } = self;

@@ -62,6 +62,8 @@ pub struct CellSpec {
     pub nr_cpus: Option<u32>,
     /// Where the program runs on a machine with nodes, and its policy.
     pub numa: Option<Numa>,
+    /// The moment at which results count shared memory.
+    pub shared_memory: SharedMoment,
     pub walks: Walks,
     /// The program's measured slope, if it was measured on the machine's CPU.
     pub anchor: Option<Anchor>,
@@ -72,6 +74,16 @@ pub struct CellSpec {
     /// Whether the outcome says how long page faults take.
     pub has_fault_times: bool,
     pub budget: Budget,
+}
+
+/// When results count the shared memory of an address space.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SharedMoment {
+    /// When most of it is mapped: servers unmap theirs before they end.
+    #[default]
+    Largest,
+    /// At its end, as the last `smaps` shows it.
+    End,
 }
 
 /// Ageing uses this filesystem's folio sizes if every file keeps its own filesystem.
@@ -99,6 +111,7 @@ impl CellSpec {
             ns_per_reference: NS_PER_REFERENCE,
             nr_cpus: None,
             numa: None,
+            shared_memory: SharedMoment::Largest,
             walks: Walks::Native,
             anchor: None,
             detail_runs_max: 0,
