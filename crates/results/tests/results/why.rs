@@ -233,8 +233,8 @@ fn each_machine_has_its_own_answer() {
 #[test]
 fn kernels_without_a_difference_are_answered() {
     let (_dir, path) = zipf();
-    let report = explained(&path, ["7.0", "7.1"], &["altra"], &[]);
-    assert!(text(&report).contains("7.0 -> 7.1 on altra, 4K pages: the two kernels have the same"));
+    let report = explained(&path, ["7.1", "7.0+readahead.beyond_end=end-first"], &["altra"], &[]);
+    assert!(text(&report).contains("on altra, 4K pages: the two kernels have the same rules"));
     let report = explained(&path, ["7.3", "7.3+collapse.dirty=fails"], &["altra"], &[]);
     assert!(text(&report).contains("1 rule differs, but no result does"), "{}", text(&report));
 }

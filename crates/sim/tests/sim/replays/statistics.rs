@@ -5,7 +5,7 @@
 use largefolio_sim::kernel::Kernel;
 use largefolio_sim::machine::Machine;
 use largefolio_sim::replay::statistics::Statistics;
-use largefolio_sim::replay::{CellSpec, replay};
+use largefolio_sim::replay::{CellSpec, SharedMoment, replay};
 use largefolio_trace::event::abi::{MAP_ANONYMOUS, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use largefolio_trace::event::mmap_flags;
 use largefolio_trace::{Event, FileInfo, Op};
@@ -81,8 +81,10 @@ fn shared_memory_counts_that_a_program_unmaps_before_it_ends() {
     let (_dir, path) = program(vec![file], &events);
     let spec =
         |kernel| CellSpec::new(Kernel::parse(kernel).unwrap(), Machine::named("zen4").unwrap());
-    let specs = ["6.18", "6.18+shmem=always"].map(spec);
-    let outcomes = replay(&path, &specs, &mut |_| {}).unwrap().1;
+    let [never, always] = ["6.18", "6.18+shmem=always"].map(spec);
+    let at_end = CellSpec { shared_memory: SharedMoment::End, ..never.clone() };
+    let outcomes = replay(&path, &[never, always, at_end], &mut |_| {}).unwrap().1;
+    assert_eq!(outcomes[2].folios.shmem.mapped_bytes, 0);
     for (outcome, bytes, huge_bytes) in
         [(&outcomes[0], 3 * PAGE, 0), (&outcomes[1], 2 * HUGE, 2 * HUGE)]
     {
