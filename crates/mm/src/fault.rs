@@ -311,7 +311,7 @@ impl Memory {
         self.core.work.add(STEPS_OF_FAULT);
         self.core.folios.set_fault(vma.advice.access == AccessAdvice::Normal);
         let fault = Fault { mm, vpn, access, vma, pass: Pass::First, cause };
-        if self.hint(&fault) {
+        if self.has_marks && self.hint(&fault) {
             return Ok(self.touched(mm, vpn, FaultOutcome::Minor));
         }
         let is_present = self.space(mm).table.leaf(vpn).is_some();
