@@ -329,7 +329,7 @@ impl Memory {
 
     /// Whether a mapping of shared memory is placed for PMD folios (Q.3.2).
     fn places_shmem(&self, mapping: &Mapping) -> bool {
-        let setting = self.rules.shmem.setting(!mapping.is_unnamed());
+        let setting = self.rules.shmem.setting(mapping.is_mounted());
         mapping.is_zero_filled && !matches!(setting, ShmemEnabled::Never | ShmemEnabled::Deny)
     }
 

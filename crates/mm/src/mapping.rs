@@ -194,11 +194,11 @@ impl Mapping {
         order > self.orders.max && !self.orders.is_large() && !self.is_shmem
     }
 
-    /// Whether it is shared memory without a name in a mounted filesystem: memfd, shared anonymous
-    /// memory, System V.
+    /// Whether it is shared memory on a mounted tmpfs. Memfd, shared anonymous memory and System V
+    /// segments are not.
     #[must_use]
-    pub fn is_unnamed(&self) -> bool {
-        self.huge_switch == HugeSwitch::ShmemEnabled
+    pub fn is_mounted(&self) -> bool {
+        self.huge_switch == HugeSwitch::Mount
     }
 
     /// Whether it backs a shared anonymous mapping.

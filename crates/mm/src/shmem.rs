@@ -146,7 +146,7 @@ impl Memory {
         let wanted = ShmemPage {
             index,
             size_bytes: mapping.size_bytes,
-            is_mounted: !mapping.is_unnamed(),
+            is_mounted: mapping.is_mounted(),
             is_large: mapping.orders.is_large(),
             user,
         };

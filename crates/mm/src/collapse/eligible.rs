@@ -93,7 +93,7 @@ impl Memory {
     /// `shmem_enabled`, but not the PMD size's own control.
     fn shmem_allows(&self, vma: &Vma, mapping: &Mapping, initiator: Initiator) -> bool {
         let rules = &self.rules.shmem;
-        let setting = rules.setting(!mapping.is_unnamed());
+        let setting = rules.setting(mapping.is_mounted());
         let is_advised = vma.advice.huge == HugeAdvice::Huge;
         let is_forced = initiator == Initiator::Advice;
         if setting == ShmemEnabled::Deny {
@@ -117,7 +117,7 @@ impl Memory {
     pub(super) fn is_within_size(&self, vma: &Vma, file: MappingId, end: u64) -> bool {
         let mapping = self.core.mapping(file);
         !mapping.is_shmem
-            || self.rules.shmem.setting(!mapping.is_unnamed()) != ShmemEnabled::WithinSize
+            || self.rules.shmem.setting(mapping.is_mounted()) != ShmemEnabled::WithinSize
             || vma.advice.huge == HugeAdvice::Huge
             || end <= mapping.nr_file_pages(self.rules.page)
     }
