@@ -83,7 +83,7 @@ pub fn changes(steps: &[SettingStep], trace: &OpenTrace) -> Result<Vec<SettingCh
                 && event.pos == MARK
                 && let Some(edit) = left.next().and_then(SettingStep::edit)
             {
-                found.extend(format!("{}:{edit}", share(row, trace.meta().nr_rows)).parse());
+                found.push(SettingChange::at_row(row, trace.meta().nr_rows, edit));
             }
             row += 1;
         }
@@ -91,26 +91,9 @@ pub fn changes(steps: &[SettingStep], trace: &OpenTrace) -> Result<Vec<SettingCh
     Ok(found)
 }
 
-/// Thousandths of a percent, as `--at` has them.
-const NR_PARTS: u64 = 100_000;
-
-/// Returns the least share of `nr_rows` rows that has `row` of them before it, as a percentage.
-fn share(row: u64, nr_rows: u64) -> String {
-    let parts = row.saturating_mul(NR_PARTS).div_ceil(nr_rows.max(1)).min(NR_PARTS - 1);
-    format!("{}.{:03}%", parts / 1000, parts % 1000)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_share_has_the_row_before_it() {
-        assert_eq!(share(0, 0), "0.000%");
-        assert_eq!(share(1, 3), "33.334%");
-        assert_eq!(share(299, 300), "99.667%");
-        assert_eq!(share(u64::MAX, 7), "99.999%");
-    }
 
     #[test]
     fn a_setting_of_folio_sizes_is_an_edit() {

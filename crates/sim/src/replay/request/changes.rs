@@ -62,6 +62,12 @@ impl Share {
         (nr_parts < NR_PARTS).then_some(Self { nr_parts })
     }
 
+    /// Returns the least share of `nr_rows` rows that has `row` of them before it.
+    fn least(row: u64, nr_rows: u64) -> Self {
+        let nr_parts = row.saturating_mul(NR_PARTS).div_ceil(nr_rows.max(1));
+        Self { nr_parts: nr_parts.min(NR_PARTS - 1) }
+    }
+
     /// Returns this share, twice, three times, .. as long as they are below 100%.
     pub(crate) fn multiples(self) -> impl Iterator<Item = Self> {
         let each = usize::try_from(self.nr_parts.max(1)).unwrap_or(usize::MAX);
@@ -93,6 +99,12 @@ impl fmt::Display for SettingChange {
 }
 
 impl SettingChange {
+    /// A change to `edits` once `row` of `nr_rows` rows are replayed.
+    #[must_use]
+    pub fn at_row(row: u64, nr_rows: u64, edits: String) -> Self {
+        Self { share: Share::least(row, nr_rows), edits }
+    }
+
     /// Returns the share of the rows before the change: `50%`, `12.5%`.
     #[must_use]
     pub fn share(&self) -> String {
@@ -150,6 +162,16 @@ mod tests {
         ] {
             assert_eq!(parse(text).unwrap().to_string(), written);
         }
+    }
+
+    #[test]
+    fn a_change_at_a_row_has_the_row_before_it() {
+        let at = |row, nr_rows| SettingChange::at_row(row, nr_rows, "thp=never".to_owned());
+        assert_eq!(at(0, 0).to_string(), "0%:thp=never");
+        assert_eq!(at(1, 3).share(), "33.334%");
+        assert_eq!(at(299, 300).share(), "99.667%");
+        assert_eq!(at(u64::MAX, 7).share(), "99.999%");
+        assert!((0..300).all(|row| at(row, 300).row(0, 300) == row));
     }
 
     #[test]
