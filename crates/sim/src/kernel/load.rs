@@ -163,26 +163,14 @@ pub(super) fn resolve(origin: &str, table: Table) -> Result<Table, KernelError> 
     Ok(merged)
 }
 
-/// Merges tables of rules. Values, such as an exec rule with its size, are replaced.
+/// Merges the sections of rules. Values in them, such as an exec rule with its size, are replaced.
 fn merge(base: &mut Table, over: Table) {
-    const MERGED: [&str; 12] = [
-        "readahead",
-        "fault",
-        "filesystems",
-        "anon",
-        "clear",
-        "collapse",
-        "numa",
-        "order",
-        "reclaim",
-        "shmem",
-        "sizes",
-        "zswap",
-    ];
+    /// Not sections: each is one value.
+    const REPLACED: [&str; 3] = ["disks", GAPS, policy::POLICY];
     for (key, value) in over {
         match (base.get_mut(&key), value) {
             (Some(toml::Value::Table(old)), toml::Value::Table(new))
-                if MERGED.contains(&key.as_str()) =>
+                if !REPLACED.contains(&key.as_str()) =>
             {
                 old.extend(new);
             }

@@ -10,7 +10,7 @@ use super::table::take as take_key;
 use super::{Kernel, KernelError};
 use crate::policy::{KernelPolicy, PolicyFileError};
 
-const POLICY: &str = "policy";
+pub(super) const POLICY: &str = "policy";
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
