@@ -56,10 +56,7 @@ impl Generator {
     }
 
     pub(in super::super) fn step_of(&mut self, feature: Feature) {
-        if feature == Feature::Mixed {
-            return self.step();
-        }
-        if self.below(2) == 0 {
+        if feature != Feature::Mixed && self.below(2) == 0 {
             return self.plain_step(feature);
         }
         match feature {
