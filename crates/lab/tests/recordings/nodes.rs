@@ -36,18 +36,26 @@ fn differences(text: &str) -> Vec<Aspect> {
     verdicts[0].differences.iter().map(|one| one.aspect).collect()
 }
 
+/// The text agrees, and each change of it is noticed as this aspect.
+fn assert_judged(text: &str, changes: &[(&str, &str, Aspect)]) {
+    assert_eq!(differences(text), []);
+    for (from, to, aspect) in changes {
+        let wrong = text.replacen(from, to, 1);
+        assert!(differences(&wrong).contains(aspect), "{from:?} {:?}", differences(&wrong));
+    }
+}
+
 #[test]
 fn nodes_of_pages_are_judged() {
-    assert_eq!(differences(MOVED), []);
-    for (from, to, aspect) in [
-        ("x @1 =16385", "x =16385", Aspect::Node),
-        ("2.1 x =0", "2.1 x @1 =0", Aspect::Node),
-        ("0 0 2:4.0 x =16385\n0 1+15 2.1 x =0\n", "", Aspect::Node),
-        ("2:4.0 x =16385", "1 x =16385", Aspect::Frame),
-    ] {
-        let wrong = MOVED.replacen(from, to, 1);
-        assert!(differences(&wrong).contains(&aspect), "{from:?} {:?}", differences(&wrong));
-    }
+    assert_judged(
+        MOVED,
+        &[
+            ("x @1 =16385", "x =16385", Aspect::Node),
+            ("2.1 x =0", "2.1 x @1 =0", Aspect::Node),
+            ("0 0 2:4.0 x =16385\n0 1+15 2.1 x =0\n", "", Aspect::Node),
+            ("2:4.0 x =16385", "1 x =16385", Aspect::Frame),
+        ],
+    );
 }
 
 /// NUMA balancing marks a folio that is far from the CPU; its next use moves it (R.6).
@@ -72,16 +80,15 @@ end
 
 #[test]
 fn moves_by_hinting_faults_are_judged() {
-    assert_eq!(differences(HINTED), []);
-    for (from, to, aspect) in [
-        ("x @1", "x", Aspect::Node),
-        ("> 0 hint\n", "", Aspect::Node),
-        ("> 0 read 4\nf 0", "> 0 read 4\nf 1", Aspect::NrFaults),
-        ("> 0 write 5\nf 1", "> 0 write 5\nf 0", Aspect::NrFaults),
-    ] {
-        let wrong = HINTED.replacen(from, to, 1);
-        assert!(differences(&wrong).contains(&aspect), "{from:?} {:?}", differences(&wrong));
-    }
+    assert_judged(
+        HINTED,
+        &[
+            ("x @1", "x", Aspect::Node),
+            ("> 0 hint\n", "", Aspect::Node),
+            ("> 0 read 4\nf 0", "> 0 read 4\nf 1", Aspect::NrFaults),
+            ("> 0 write 5\nf 1", "> 0 write 5\nf 0", Aspect::NrFaults),
+        ],
+    );
 }
 
 /// A folio that moved while PTEs mapped it is split by its next move, or is not (R.4.5).
