@@ -51,7 +51,7 @@ impl FolioTable {
         debug_assert_eq!(link.place, ListPlace::Isolated);
         link.place = ListPlace::Batched;
         if let Some(rule) = self.generations.filter(|_| self.is_fault) {
-            // A fault: the folio stays out of the oldest generation. From 7.2 on, only one of the
+            // A fault: the folio stays out of the oldest generation. From 7.2 on, only a folio in the
             // working set does; others count as used once.
             match rule {
                 GenerationRule::FirstUse if is_workingset => link.marks.is_active = true,

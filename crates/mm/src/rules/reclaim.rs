@@ -231,7 +231,7 @@ pub enum StoreFrees {
     NotExclusive,
 }
 
-/// P.5.4: the batches at a fault on a page in the swap cache whose folio is in a batch.
+/// P.5.4: what a fault on a cached page does if the folio is in a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FaultDrains {
@@ -257,10 +257,10 @@ pub enum ZeroPages {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SlotChoice {
-    /// \[..6.17\] a free one, else a used one of the same order.
+    /// \[..6.17\] a free cluster, else a used cluster with this order.
     #[default]
     FreeFirst,
-    /// \[6.18+\] a used one of the same order, else a free one. Base pages begin after the header.
+    /// \[6.18+\] a used cluster with this order, else a free cluster. Base pages begin after the header.
     UsedFirst,
 }
 

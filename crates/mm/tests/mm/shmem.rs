@@ -130,7 +130,7 @@ fn a_mounted_tmpfs_follows_its_own_option_q_1_2() {
     }
 }
 
-/// An area keeps what it was when it was mapped.
+/// A later unlink does not change the area.
 #[test]
 fn a_file_unlinked_before_it_is_mapped_follows_the_controls_of_the_sizes_q_1_3() {
     let sizes = [(64, ShmemSizeMode::Always), (2048, ShmemSizeMode::Advise)];

@@ -31,7 +31,7 @@ const BOOK: &str = "docs/behaviour ";
 const GONE: &[&str] = &["BEHAVIOUR.md", "HOST.md", "DESIGN.md"];
 /// Begins the kernel functions that a file models.
 const HEAD: &str = "Corresponds to: ";
-/// In a file whose kernel functions the book does not describe.
+/// Says in a file that the book does not describe its kernel functions.
 const NO_RULE: &str = "No rule in the book covers";
 /// This file contains the forbidden names.
 const SELF: &str = "crates/testkit/tests/house/book.rs";

@@ -105,7 +105,7 @@ impl Memory {
             if !isolated.folios.is_empty() || !is_bounded && nr_scanned > 0 {
                 break;
             }
-            // From 7.2 on, a kind whose folios were only moved is scanned once more.
+            // From 7.2 on, a scan that only moved folios is repeated.
             if isolated.nr_scanned == 0 {
                 kind = if kind == LruKind::File { LruKind::Anon } else { LruKind::File };
             }

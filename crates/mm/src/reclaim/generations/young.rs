@@ -139,7 +139,7 @@ impl Memory {
     }
 
     fn promote(&mut self, pass: Pass, mut young: Vec<FolioId>) {
-        // From 6.16 on, all pages of a folio count once.
+        // From 6.16 on, a folio counts once.
         if pass.rule.is_reworked() {
             young.dedup();
         }
@@ -276,7 +276,7 @@ impl Memory {
         self.space(mm).vmas.find(vpn).map_or(AccessAdvice::Normal, |vma| vma.advice.access)
     }
 
-    /// The entries around the first of a part's; `None` if there are no others.
+    /// The entries around the part's first; `None` if the first is alone.
     fn window_of(&self, part: &Site) -> Option<VpnRange> {
         let vpn = part.vpn;
         let pmd = self.rules.page.pmd_order();
