@@ -213,7 +213,7 @@ MUTANTS = [
      "self.retract_one(target).map(|_| Done::Collapsed)",
      "self.retract_one(target)"),
     ("khugepaged-mount", "collapse/eligible.rs",
-     "let setting = rules.setting(!mapping.is_unnamed());",
+     "let setting = rules.setting(mapping.is_mounted());",
      "let setting = rules.setting(false);"),
     ("khugepaged-cost", "collapse/khugepaged.rs",
      "ScanCost::Block => pmd.nr_pages(),",
